@@ -425,6 +425,8 @@ pub struct TargetKernel {
     pub layout: Layout,
     /// Time as a multiple of the roofline.
     pub factor: f64,
+    /// The same of work of these classes, of which the first that holds counts; see [`crate::check::CLASSES`].
+    pub class_factors: Vec<(String, f64)>,
     /// Seconds for each unit of its work, in place of the roofline; see [`crate::check::WORK`].
     pub takes: Vec<(String, f64)>,
 }

@@ -146,7 +146,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "R012",
         &[
-            "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n  kernel \"l\" covers conv takes flop = 1e-12, read = -1\n",
+            "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n  kernel \"l\" covers conv takes flop = 1e-12, read = -1\n  kernel \"m\" covers sum cost 2, thinn = 3, many = -1\n",
             "target t\n  flops_f99 = 1e9\n  launch_f32 = 1e-6\n",
             "target t\n  kernel \"k\" covers matmul in rows\n",
             "target t\n  kernel \"gemm\" covers matmul\n  kernel \"gem\" of f32\n  kernel \"loop\" of f64\n",

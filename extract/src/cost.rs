@@ -199,13 +199,42 @@ pub struct Fits {
     pub kernels: BTreeMap<String, Fit>,
 }
 
+/// A multiple of the roofline, and those of classes of work, of which the first that holds counts.
+#[derive(Clone, Debug)]
+struct Factor {
+    plain: f64,
+    classes: Vec<(KernelClass, f64)>,
+}
+
+impl Factor {
+    fn of(kernel: &TargetKernel) -> Factor {
+        let class = |(name, f): &(String, f64)| Some((KernelClass::named(name)?, *f));
+        Factor {
+            plain: kernel.factor,
+            classes: kernel.class_factors.iter().filter_map(class).collect(),
+        }
+    }
+
+    fn on(&self, work: &Work) -> f64 {
+        let class = KernelClass::of(work);
+        let own = self.classes.iter().find(|(c, _)| class.includes(*c));
+        own.map_or(self.plain, |(_, factor)| *factor)
+    }
+}
+
+impl From<f64> for Factor {
+    fn from(plain: f64) -> Factor {
+        Factor { plain, classes: vec![] }
+    }
+}
+
 /// Seconds of kernels.
 #[derive(Clone, Debug)]
 pub struct CostModel {
     /// Where its figures are from, for people.
     pub source: String,
     profile: Profile,
-    factors: BTreeMap<String, f64>,
+    factors: BTreeMap<String, Factor>,
     fits: Fits,
     /// Bytes of all constants of the program that is priced.
     weights: f64,
@@ -223,9 +252,9 @@ impl CostModel {
     pub fn new(target: &TargetItem, profile: Profile, source: String) -> CostModel {
         let rest = [("interpreter", REFERENCE), ("meaning", MEANING)];
         let stated = |(figure, kernel): (&str, &str)| {
-            target.figures.get(figure).map(|f| (kernel.to_string(), *f))
+            target.figures.get(figure).map(|f| (kernel.to_string(), Factor::from(*f)))
         };
-        let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), k.factor));
+        let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), Factor::of(k)));
         let factors = kernels.chain(rest.into_iter().filter_map(stated)).collect();
         CostModel { source, profile, factors, fits: Fits::default(), weights: 0.0 }
     }
@@ -249,7 +278,7 @@ impl CostModel {
     #[must_use]
     pub fn with_factor(mut self, kernel: &str, factor: f64) -> CostModel {
         self.fits.kernels.remove(kernel);
-        self.factors.insert(kernel.to_string(), factor);
+        self.factors.insert(kernel.to_string(), factor.into());
         self
     }
 
@@ -261,7 +290,7 @@ impl CostModel {
         }
         let factor = match kernel {
             crate::target::VIEW => 0.0,
-            _ => self.factors.get(kernel).copied().unwrap_or(1.0),
+            _ => self.factors.get(kernel).map_or(1.0, |f| f.on(work)),
         };
         self.profile.seconds(dtype, work) * factor
     }
@@ -377,6 +406,23 @@ mod tests {
         assert_eq!(profile.rate, rate(100.0, 10.0));
         let typed = [(DType::F16, rate(400.0, 10.0)), (DType::BF16, rate(100.0, 5.0))];
         assert_eq!(profile.dtypes, BTreeMap::from(typed));
+    }
+
+    #[test]
+    fn a_class_of_work_has_a_factor_of_its_own() {
+        let (library, diags) = mlc_dsl::check::library(&[(
+            "t.rules".into(),
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = x[..s]\n\ntarget t\n  flops = 1\n  bytes = 1\n  launch = 0\n  \
+             kernel \"k\" covers f cost 2, many = 5, thin = 3\n"
+                .into(),
+        )]);
+        assert!(diags.is_empty(), "{diags:?}");
+        let model = CostModel::of(library.target("t").expect("declared"));
+        let plain = Work { flops: 8.0, products: 8.0, ..Work::default() };
+        let thin = Work { thin: 8.0, ..plain };
+        for (work, seconds) in [(plain, 16.0), (thin, 24.0), (Work { parts: 9.0, ..thin }, 40.0)] {
+            assert_eq!(model.seconds("k", DType::F32, &work), seconds, "{work:?}");
+        }
     }
 
     #[test]

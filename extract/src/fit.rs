@@ -114,6 +114,11 @@ impl KernelClass {
         [self.windowed, self.thin, self.narrow, self.many, self.across]
     }
 
+    /// True if all that holds of the other holds of this.
+    pub fn includes(self, other: KernelClass) -> bool {
+        self.flags().into_iter().zip(other.flags()).all(|(own, of)| own || !of)
+    }
+
     /// The class of a name as [`Display`](std::fmt::Display) writes it.
     pub fn named(name: &str) -> Option<KernelClass> {
         let known = |w: &str| w == "plain" || Self::NAMES.contains(&w);

@@ -14,10 +14,9 @@ use super::gemm::kernel::{self, Even, PanelLines, Piece, Target, shape, strip_pa
 use super::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
-use super::math;
 use super::simd::simd;
 use super::threads::SharedSlice;
-use super::vector::rows::{exponentials_of, largest};
+use super::vector::rows::{Weighed, weigh};
 use super::vector::transpose::LINES;
 use mlc_dsl::ir::DType;
 use std::ops::Range;
@@ -181,7 +180,7 @@ impl Attention {
         let held = if few { part * most } else { 0 };
         let lens = [whole * d, right_len(most, d), part * pitch, held, right_len(e, most)];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
-            with_scratch::<f32, 3, _>([high, high, most], |[tops, sums, line]| {
+            with_scratch::<f32, 4, _>([high, high, part, most], |[tops, sums, shrinks, line]| {
                 // Without features there is nothing to pack: all scores are zero.
                 match lines {
                     _ if d == 0 => {}
@@ -207,26 +206,36 @@ impl Attention {
                             true => multiplied(sizes, (left, d), right, (&all, pitch), 0, false),
                             false => product(sizes, left, right, (&all, pitch), 0, false),
                         }
-                        for (i, x) in scores[..m * pitch].chunks_exact_mut(pitch).enumerate() {
-                            let r = from + i;
-                            let mask = self.line(data.mask, mask_at, rows.start + r, &cols, line);
-                            let (top, sum) = (&mut tops[r], &mut sums[r]);
-                            let shrink = weigh(&mut x[..n], self.scale, mask, top, sum);
+                        let scores = &mut scores[..m * pitch];
+                        let mut scale = self.scale;
+                        if !matches!(self.masking, Masking::Plain) {
+                            for (i, x) in scores.chunks_exact_mut(pitch).enumerate() {
+                                let r = rows.start + from + i;
+                                let mask = self.line(data.mask, mask_at, r, &cols, line);
+                                masked(&mut x[..n], self.scale, mask);
+                            }
+                            scale = 1.0;
+                        }
+                        let of = from..from + m;
+                        let (tops, sums) = (&mut tops[of.clone()], &mut sums[of]);
+                        let shrinks = &mut shrinks[..m];
+                        weigh(&mut Weighed { scores, n, pitch, scale, tops, sums, shrinks });
+                        for (r, &shrink) in shrinks.iter().enumerate() {
                             if c > 0 && shrink != 1.0 {
                                 // SAFETY: every row is written by one task.
-                                let row = unsafe { out.part(first + r * e, e) };
+                                let row = unsafe { out.part(first + (from + r) * e, e) };
                                 row.iter_mut().for_each(|o| *o *= shrink);
                             }
                         }
                         let sizes = AttentionSizes { m, n: e, k: n, wide };
                         let at = first + from * e;
                         if few {
-                            let x = Matrix { data: scores, offset: 0, row: pitch as isize, col: 1 };
+                            let x =
+                                Matrix { data: &*scores, offset: 0, row: pitch as isize, col: 1 };
                             pack_left(&x, 0..m, 0..n, wide, weights);
                             product(sizes, weights, values, (out, e), at, c > 0);
                         } else {
-                            let scores = &scores[..m * pitch];
-                            multiplied(sizes, (scores, pitch), values, (out, e), at, c > 0);
+                            multiplied(sizes, (&*scores, pitch), values, (out, e), at, c > 0);
                         }
                     }
                 }
@@ -345,9 +354,8 @@ enum Line<'a> {
 }
 
 simd! {
-    /// Turns scores into weights relative to the largest score so far, which `top` and `sum` carry from tile to
-    /// tile. Yields the factor that brings what was summed before to the new largest score.
-    fn weigh(x: &mut [f32], scale: f32, mask: Line<'_>, top: &mut f32, sum: &mut f32) -> f32 {
+    /// Scaled scores under a mask.
+    fn masked(x: &mut [f32], scale: f32, mask: Line<'_>) {
         match mask {
             Line::Plain => x.iter_mut().for_each(|x| *x *= scale),
             Line::Add(mask) => x.iter_mut().zip(mask).for_each(|(x, m)| *x = scale * *x + m),
@@ -355,15 +363,5 @@ simd! {
                 x.iter_mut().zip(keep).for_each(|(x, &k)| *x = if k != 0 { scale * *x } else { low });
             }
         }
-        // A score that is NaN is no maximum: its weight is NaN, so the sum and with it the whole row.
-        let new = largest(x);
-        let high = if new > *top { new } else { *top };
-        // Where all scores are minus infinity so far, weights are zero: a later tile may have others. If none
-        // has, the sum stays zero and the row becomes NaN, as softmax has it.
-        let base = if high == f32::NEG_INFINITY { 0.0 } else { high };
-        let shrink = math::exp(*top - base);
-        *sum = *sum * shrink + exponentials_of(x, base);
-        *top = high;
-        shrink
     }
 }

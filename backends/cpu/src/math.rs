@@ -1,13 +1,13 @@
 //! Elementary functions on f32, written so that loops over them vectorise, and the few that `std` lacks.
 //!
 //! Errors stay within 4 ulp over the whole range; NaN, infinities, signed zeros and denormals follow IEEE 754.
-//! No tables, no branches: both sides of a case distinction are computed and one is selected.
+//! No branches: both sides of a case distinction are computed and one is selected.
 
 // The coefficients are written as they were fitted, in decimal.
 #![allow(clippy::excessive_precision, reason = "minimax coefficients keep their published digits")]
 
 /// 1.5 · 2^23: adding it rounds to an integer, which then stands in the low bits.
-const ROUND: f32 = 12_582_912.0;
+pub const ROUND: f32 = 12_582_912.0;
 
 /// `2^n` times `x` for integral `n` in -252..=254, denormal results included.
 #[inline(always)]
@@ -83,28 +83,35 @@ pub fn tanh(x: f32) -> f32 {
     if t > 0.599_609_375 { large.copysign(x) } else { small }
 }
 
-/// Gauss error function.
+/// Coefficients of [`erf`] around the multiples of [`ERF_STEP`], from that of the power 0 on.
+#[rustfmt::skip]
+pub static ERF: [[f32; 16]; 6] = [
+    [0.0, 2.848_574_82e-1, 5.345_588_33e-1, 7.264_285_68e-1, 8.556_641_34e-1, 9.319_674_97e-1, 9.714_576_01e-1, 9.893_723_13e-1, 9.964_959_62e-1, 9.989_787_94e-1, 9.997_373_22e-1, 9.999_404_55e-1, 9.999_880_79e-1, 9.999_979_14e-1, 9.999_997_02e-1, 9.999_999_40e-1],
+    [1.128_379_23e0, 1.055_679_92e0, 8.644_974_23e-1, 6.196_543_57e-1, 3.887_672_42e-1, 2.134_932_43e-1, 1.026_202_07e-1, 4.317_536_21e-2, 1.589_981_09e-2, 5.125_136_58e-3, 1.446_008_22e-3, 3.571_094_71e-4, 7.717_662_81e-5, 1.460_798_19e-5, 2.438_421_92e-6, 3.368_157_88e-7],
+    [-5.693_106_69e-6, -2.724_274_10e-1, -4.461_774_83e-1, -4.797_244_07e-1, -4.013_151_23e-1, -2.754_718_07e-1, -1.588_921_25e-1, -7.799_386_23e-2, -3.283_087_16e-2, -1.189_732_37e-2, -3.728_557_61e-3, -1.017_491_68e-3, -2.327_990_37e-4, -5.005_528_15e-5, -1.477_133_36e-5, 2.415_530_16e-6],
+    [-3.759_783_21e-1, -3.050_435_19e-1, -1.346_315_15e-1, 4.105_871_54e-2, 1.465_826_63e-1, 1.658_067_55e-1, 1.298_202_87e-1, 7.954_017_07e-2, 3.989_402_20e-2, 1.672_269_78e-2, 5.938_521_12e-3, 1.797_447_80e-3, 4.711_958_46e-4, 1.039_397_18e-4, 1.549_702_76e-5, 6.695_287_08e-6],
+    [-1.377_910_14e-3, 1.291_570_07e-1, 1.819_076_54e-1, 1.432_200_97e-1, 5.858_793_48e-2, -1.492_175_93e-2, -4.740_760_85e-2, -4.574_234_41e-2, -2.998_063_53e-2, -1.580_515_69e-2, -6.609_079_89e-3, -2.056_680_39e-3, -9.535_198_33e-4, -1.113_046_75e-4, 2.554_599_49e-4, -1.875_240_70e-4],
+    [1.166_388_24e-1, 7.880_916_45e-2, 2.342_671_85e-3, -5.686_423_93e-2, -6.784_893_57e-2, -4.204_792_53e-2, -9.864_130_99e-3, 9.000_792_17e-3, 1.223_499_05e-2, 9.346_048_35e-3, 4.831_153_90e-3, 2.079_283_82e-3, 4.990_987_95e-4, 2.216_215_65e-4, 2.710_535_77e-4, -1.503_705_28e-4],
+];
+
+/// From a place that [`erf`] is developed around to the next, and how many there are in a unit.
+pub const ERF_STEP: f32 = 2.580_645_08e-1;
+/// See [`ERF_STEP`].
+pub const ERF_STEPS: f32 = 3.875;
+/// From here on [`erf`] is one; the last number that is nearer to the last place of its table than to the next.
+pub const ERF_END: f32 = 3.999_999_76;
+
+/// Gauss error function: a polynomial around the nearest of sixteen places.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
     let t = x.abs();
-    let t = if t > 4.0 { 4.0 } else { t };
-    let s = t * t;
-    let u = (-3.883_964_38e-3f32).mul_add(t, 2.425_462_19e-2);
-    let mut l = (-1.728_534_70e-5f32).mul_add(t, 3.831_971_26e-4);
-    l = l.mul_add(s, u);
-    l = l.mul_add(t, -1.067_778_77e-1);
-    l = l.mul_add(t, -6.348_466_87e-1);
-    l = l.mul_add(t, -1.287_175_12e-1);
-    l = l.mul_add(t, -t);
-    let large = (1.0 - exp(l)).copysign(x);
-    let mut r = -5.967_617_03e-4f32;
-    r = r.mul_add(s, 4.991_194_23e-3);
-    r = r.mul_add(s, -2.676_813_49e-2);
-    r = r.mul_add(s, 1.128_199_25e-1);
-    r = r.mul_add(s, -3.761_253_36e-1);
-    r = r.mul_add(s, 1.283_791_66e-1);
-    let small = r.mul_add(x, x);
-    if t > 0.927_734_375 { large } else { small }
+    let t = if t > ERF_END { ERF_END } else { t };
+    let shifted = t.mul_add(ERF_STEPS, ROUND);
+    // Of a NaN any place will do.
+    let of = |power: usize| ERF[power][shifted.to_bits() as usize % 16];
+    let f = (shifted - ROUND).mul_add(-ERF_STEP, t);
+    let r = of(5).mul_add(f, of(4)).mul_add(f, of(3)).mul_add(f, of(2));
+    r.mul_add(f, of(1)).mul_add(f, of(0)).copysign(x)
 }
 
 /// The largest number whose quarter turns [`sin`] and [`cos`] count.

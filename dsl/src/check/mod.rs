@@ -24,7 +24,7 @@ mod unify;
 mod values;
 
 pub use laws::hidden;
-pub use targets::WORK;
+pub use targets::{CLASSES, WORK};
 
 use crate::diag::{Code, Diag, Severity};
 use crate::expr::Predicate;

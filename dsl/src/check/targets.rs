@@ -40,6 +40,9 @@ pub const WORK: [&str; 16] = [
     "points", "rows", "moved", "parts", "read", "fixed", "written",
 ];
 
+/// Classes of a kernel's work, in the order of `mlc_extract::fit::KernelClass`.
+pub const CLASSES: [&str; 5] = ["windowed", "thin", "narrow", "many", "across"];
+
 /// Most kernels of a target that name what follows them.
 const EPILOGUES: usize = 62;
 
@@ -70,15 +73,8 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
     let mut kernels = Vec::new();
     for k in t.kernels.iter().filter(|k| !k.covers.is_empty()) {
         let covers = operators(library, &k.covers, &mut diags);
-        let factor = match &k.cost {
-            None => 1.0,
-            Some(e) => number(e).filter(|v| v.is_finite() && *v > 0.0).unwrap_or_else(|| {
-                let message = "the cost of a kernel must be a positive number".into();
-                let help = "it multiplies the roofline: `cost 1.5` takes half as long again";
-                diags.push(error("R012", e.span, message, help));
-                1.0
-            }),
-        };
+        let factor = k.cost.as_ref().map_or(1.0, |e| cost(e, &mut diags));
+        let class_factors = class_factors(k, &mut diags);
         let epilogue = match k.epilogue.as_deref() {
             None => Epilogue::None,
             Some([]) => Epilogue::Any,
@@ -87,7 +83,16 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
         let layout = k.layout.as_ref().map_or(Layout::Plain, |l| layout(l, &mut diags));
         let takes = takes(k, &mut diags);
         let (name, prologue) = (k.name.clone(), false);
-        kernels.push(TargetKernel { name, covers, epilogue, prologue, layout, factor, takes });
+        kernels.push(TargetKernel {
+            name,
+            covers,
+            epilogue,
+            prologue,
+            layout,
+            factor,
+            class_factors,
+            takes,
+        });
     }
     if let Some(k) = t.kernels.iter().filter(|k| k.epilogue.is_some()).nth(EPILOGUES) {
         let at = k.covers.first().map_or(item.name.span, |c| c.span);
@@ -182,6 +187,33 @@ fn element_types(kernels: &[Kernel], diags: &mut Vec<Diag>) -> BTreeMap<String, 
     out
 }
 
+/// The multiple of the roofline that a kernel takes.
+fn cost(e: &Expr, diags: &mut Vec<Diag>) -> f64 {
+    number(e).filter(|v| v.is_finite() && *v > 0.0).unwrap_or_else(|| {
+        let message = "the cost of a kernel must be a positive number".into();
+        let help = "it multiplies the roofline: `cost 1.5` takes half as long again";
+        diags.push(error("R012", e.span, message, help));
+        1.0
+    })
+}
+
+/// The same for classes of its work.
+fn class_factors(k: &Kernel, diags: &mut Vec<Diag>) -> Vec<(String, f64)> {
+    let mut out = Vec::new();
+    for (class, e) in &k.class_costs {
+        match CLASSES.contains(&class.text.as_str()) {
+            true => out.push((class.text.clone(), cost(e, diags))),
+            false => {
+                let help = suggest(&class.text, CLASSES.into_iter())
+                    .unwrap_or_else(|| format!("one of {}", CLASSES.join(", ")));
+                let message = format!("`{}` is not a class of a kernel's work", class.text);
+                diags.push(error("R012", class.span, message, &help));
+            }
+        }
+    }
+    out
+}
+
 /// Seconds for each unit of a kernel's work.
 fn takes(k: &Kernel, diags: &mut Vec<Diag>) -> Vec<(String, f64)> {
     let mut out = Vec::new();
@@ -262,6 +294,7 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
                     prologue: f.prologue,
                     layout: Layout::Plain,
                     factor: 1.0,
+                    class_factors: vec![],
                     takes: vec![],
                 }),
             }

@@ -416,6 +416,8 @@ pub struct Kernel {
     pub layout: Option<Ident>,
     /// `cost factor`: time as a multiple of the roofline.
     pub cost: Option<Expr>,
+    /// `cost factor, class = factor`: of classes of its work.
+    pub class_costs: Vec<(Ident, Expr)>,
     /// `takes flops = 7e-12, launches = 2e-6`: seconds for each unit of its work.
     pub takes: Vec<(Ident, Expr)>,
 }

@@ -389,6 +389,7 @@ impl TreeBuilder {
             epilogue: None,
             layout: None,
             cost: None,
+            class_costs: vec![],
             takes: vec![],
         };
         for part in pair.into_inner() {
@@ -405,6 +406,7 @@ impl TreeBuilder {
                 }
                 Rule::layout => kernel.layout = Some(self.inner_ident(part)),
                 Rule::expr => kernel.cost = Some(self.expr(part)),
+                Rule::class_cost => kernel.class_costs.extend(self.named_values(part)),
                 Rule::entry => kernel.takes.extend(self.named_values(part)),
                 _ => {}
             }

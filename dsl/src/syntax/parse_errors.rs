@@ -335,6 +335,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::side_names
         | Rule::output_name
         | Rule::entry
+        | Rule::class_cost
         | Rule::meaning
         | Rule::output => &[Name],
         Rule::outputs | Rule::onnx_outputs | Rule::print_result | Rule::arrow => &[Sign("->")],

@@ -195,6 +195,8 @@ fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
 }
 
 fn kernel(kernel: &Kernel) -> Doc {
+    let entry =
+        |(key, value): &(Ident, Expr)| cat([text(format!("{} = ", key.text)), before_more(value)]);
     let mut parts = vec![text(format!("kernel {}", quoted(&kernel.name)))];
     for (word, names) in [(" covers ", &kernel.covers), (" of ", &kernel.types)] {
         if !names.is_empty() {
@@ -212,12 +214,11 @@ fn kernel(kernel: &Kernel) -> Doc {
         parts.push(text(format!(" in {}", layout.text)));
     }
     if let Some(cost) = &kernel.cost {
-        parts.extend([text(" cost "), before_more(cost)]);
+        let classes = kernel.class_costs.iter().map(entry);
+        let all = std::iter::once(before_more(cost)).chain(classes);
+        parts.extend([text(" cost "), fill(all.collect())]);
     }
     if !kernel.takes.is_empty() {
-        let entry = |(key, value): &(Ident, Expr)| {
-            cat([text(format!("{} = ", key.text)), before_more(value)])
-        };
         parts.extend([text(" takes "), fill(kernel.takes.iter().map(entry).collect())]);
     }
     Doc::Cat(parts)

@@ -332,16 +332,13 @@ fn onnx() -> impl Strategy<Value = Onnx> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    let after = (of(few(ident())), of(ident()), of(expr()), few((ident(), expr())));
+    let cost = of((expr(), few((ident(), expr()))));
+    let after = (of(few(ident())), of(ident()), cost, few((ident(), expr())));
     let covering = (quote(), some(ident()), few(ident()), after).prop_map(
-        |(name, covers, types, (epilogue, layout, cost, takes))| Kernel {
-            name,
-            covers,
-            types,
-            epilogue,
-            layout,
-            cost,
-            takes,
+        |(name, covers, types, (epilogue, layout, cost, takes))| {
+            let (cost, class_costs) = cost.unzip();
+            let class_costs = class_costs.unwrap_or_default();
+            Kernel { name, covers, types, epilogue, layout, cost, class_costs, takes }
         },
     );
     let typed = (quote(), some(ident())).prop_map(|(name, types)| Kernel {
@@ -351,6 +348,7 @@ fn target() -> impl Strategy<Value = Target> {
         epilogue: None,
         layout: None,
         cost: None,
+        class_costs: vec![],
         takes: vec![],
     });
     let kernel = prop_oneof![covering, typed];

@@ -63,13 +63,20 @@ pub struct Ramp {
     pub high: f32,
 }
 
-/// What a value is multiplied with that is computed from the value itself.
+/// What becomes of a value before a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gate {
-    /// A function.
-    Map(Function),
-    /// A ramp.
-    Ramp(Ramp),
+pub enum Scale {
+    Times(f32),
+    Over(f32),
+}
+
+/// `(f(inner x) + shift) · (outer · x)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Curve {
+    pub function: Function,
+    pub inner: Scale,
+    pub shift: f32,
+    pub outer: f32,
 }
 
 /// One step.
@@ -89,8 +96,12 @@ pub enum Step<'a> {
     Min(f32),
     /// A function of the running value.
     Map(Function),
-    /// The product of the running value and what is computed from it.
-    Gate(Gate),
+    /// The product of the running value and a function of it.
+    Gate(Function),
+    /// The product of the running value, or a multiple of it, and what a function yields of another one.
+    Curve(Curve),
+    /// The product of the running value and what a ramp yields of it.
+    Ramp(Ramp),
     /// Keeps the running value.
     Keep(Slot),
     /// A kept value becomes the running one.
@@ -106,6 +117,8 @@ impl<'a> Step<'a> {
             | Step::Min(_)
             | Step::Map(_)
             | Step::Gate(_)
+            | Step::Curve(_)
+            | Step::Ramp(_)
             | Step::Keep(_)
             | Step::Take(_) => None,
         }
@@ -120,10 +133,11 @@ impl<'a> Step<'a> {
     fn in_registers(&self) -> bool {
         match self {
             Step::Add(o) | Step::Sub(o) | Step::Mul(o) => !matches!(o, Operand::Kept(_)),
-            Step::Max(_) | Step::Min(_) | Step::Gate(Gate::Ramp(_)) => true,
+            Step::Max(_) | Step::Min(_) | Step::Ramp(_) => true,
             Step::Div(_)
             | Step::Map(_)
-            | Step::Gate(Gate::Map(_))
+            | Step::Gate(_)
+            | Step::Curve(_)
             | Step::Keep(_)
             | Step::Take(_) => false,
         }
@@ -131,15 +145,48 @@ impl<'a> Step<'a> {
 }
 
 /// The gate that steps begin with, and how many of them it is: a value is kept, and what is computed from it is multiplied with it.
-fn gate(steps: &[Step<'_>]) -> Option<(Gate, usize)> {
+fn gate<'a>(steps: &[Step<'a>]) -> Option<(Step<'a>, usize)> {
     let [Step::Keep(slot), rest @ ..] = steps else { return None };
-    let (gate, rest) = match rest {
-        [Step::Map(f), rest @ ..] => (Gate::Map(*f), rest),
-        _ => ramp(rest).map(|(ramp, rest)| (Gate::Ramp(ramp), rest))?,
+    // A multiple of it may be what it is multiplied with.
+    let (outer, with, rest) = match rest {
+        [Step::Mul(Operand::Number(outer)), Step::Keep(with), Step::Take(of), rest @ ..]
+            if of == slot && with != slot =>
+        {
+            (*outer, with, rest)
+        }
+        _ => (1.0, slot, rest),
     };
-    let [Step::Mul(Operand::Kept(with)), rest @ ..] = rest else { return None };
-    let mut later = rest.iter().take_while(|s| **s != Step::Keep(*slot));
-    (with == slot && !later.any(|s| s.reads(*slot))).then_some((gate, steps.len() - rest.len()))
+    let (gate, rest) = match (outer == 1.0, ramp(rest)) {
+        (true, Some((ramp, rest))) => (Step::Ramp(ramp), rest),
+        _ => curve(rest, outer)?,
+    };
+    let [Step::Mul(Operand::Kept(kept)), rest @ ..] = rest else { return None };
+    let is_read =
+        |slot: &Slot| rest.iter().take_while(|s| **s != Step::Keep(*slot)).any(|s| s.reads(*slot));
+    (kept == with && ![slot, with].into_iter().any(is_read))
+        .then_some((gate, steps.len() - rest.len()))
+}
+
+/// The curve that steps begin with, and the others. A factor of one and a shift of minus zero change nothing.
+fn curve<'s, 'a>(steps: &'s [Step<'a>], outer: f32) -> Option<(Step<'a>, &'s [Step<'a>])> {
+    let (inner, steps) = match steps {
+        [Step::Mul(Operand::Number(v)), rest @ ..] => (Scale::Times(*v), rest),
+        [Step::Div(Operand::Number(v)), rest @ ..] => (Scale::Over(*v), rest),
+        _ => (Scale::Times(1.0), steps),
+    };
+    let [Step::Map(function), steps @ ..] = steps else { return None };
+    let function = *function;
+    let (shift, steps) = match steps {
+        [Step::Add(Operand::Number(v)), rest @ ..] => (*v, rest),
+        _ => (-0.0, steps),
+    };
+    let is_plain =
+        inner == Scale::Times(1.0) && outer == 1.0 && shift.to_bits() == (-0.0f32).to_bits();
+    let gate = match is_plain {
+        true => Step::Gate(function),
+        false => Step::Curve(Curve { function, inner, shift, outer }),
+    };
+    Some((gate, steps))
 }
 
 /// The ramp that steps begin with, and the others. A factor of one and a shift of minus zero change nothing.
@@ -207,7 +254,7 @@ impl<'a> Chain<'a> {
     fn with_gates(&self) -> Chain<'a> {
         let (mut gated, mut rest) = (NONE, self.steps());
         while let [step, ..] = rest {
-            let (step, len) = gate(rest).map_or((*step, 1), |(g, len)| (Step::Gate(g), len));
+            let (step, len) = gate(rest).unwrap_or((*step, 1));
             gated.steps[gated.len] = step;
             gated.len += 1;
             rest = &rest[len..];

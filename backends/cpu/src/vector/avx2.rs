@@ -49,6 +49,15 @@ operations! {
     fn smaller(x: Vector, y: Vector) -> Vector { _mm256_min_ps(y, x) }
     /// The product and the sum, rounded once.
     fn fused(x: Vector, y: Vector, z: Vector) -> Vector { _mm256_fmadd_ps(x, y, z) }
+    /// The elements of a table at the places that the lowest four bits count.
+    fn lookup(table: &[f32; 16], places: Vector) -> Vector {{
+        // SAFETY: the table is two vectors.
+        let [low, high] = [0, 8].map(|at| unsafe { _mm256_loadu_ps(table.as_ptr().add(at)) });
+        let places = _mm256_castps_si256(places);
+        let [low, high] = [low, high].map(|t| _mm256_permutevar8x32_ps(t, places));
+        // The fourth bit, as a sign.
+        _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(places)))
+    }}
     fn divide(x: Vector, y: Vector) -> Vector { _mm256_div_ps(x, y) }
     /// Magnitudes of `x` with the signs of `sign`.
     fn with_sign(x: Vector, sign: Vector) -> Vector {{

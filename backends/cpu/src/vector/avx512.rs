@@ -49,6 +49,12 @@ operations! {
     fn smaller(x: Vector, y: Vector) -> Vector { _mm512_min_ps(y, x) }
     /// The product and the sum, rounded once.
     fn fused(x: Vector, y: Vector, z: Vector) -> Vector { _mm512_fmadd_ps(x, y, z) }
+    /// The elements of a table at the places that the lowest four bits count.
+    fn lookup(table: &[f32; 16], places: Vector) -> Vector {{
+        // SAFETY: the table is a vector.
+        let table = unsafe { _mm512_loadu_ps(table.as_ptr()) };
+        _mm512_permutexvar_ps(_mm512_castps_si512(places), table)
+    }}
     fn divide(x: Vector, y: Vector) -> Vector { _mm512_div_ps(x, y) }
     /// Magnitudes of `x` with the signs of `sign`.
     fn with_sign(x: Vector, sign: Vector) -> Vector {{

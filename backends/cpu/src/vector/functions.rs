@@ -28,6 +28,7 @@ pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
 /// Defines `map` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! functions {
     ($(#[$feature:meta])*) => {
+        use crate::math::{ERF, ERF_END, ERF_STEP, ERF_STEPS, ROUND};
         use crate::vector::functions::{Function, LARGEST, LINE};
 
         /// Vectors whose functions are computed side by side: each is a long chain of operations.
@@ -105,22 +106,14 @@ macro_rules! functions {
         $(#[$feature])*
         #[inline]
         fn erf<const N: usize>(x: [Vector; N]) -> [Vector; N] {
-            let t = all!(i, smaller(with_sign(x[i], zero()), splat(4.0)));
-            let s = all!(i, multiply(t[i], t[i]));
-            let u = all!(i, fused(splat(-3.883_964_38e-3), t[i], splat(2.425_462_19e-2)));
-            let l = all!(i, fused(splat(-1.728_534_70e-5), t[i], splat(3.831_971_26e-4)));
-            let l = all!(i, fused(l[i], s[i], u[i]));
-            let l = all!(i, fused(l[i], t[i], splat(-1.067_778_77e-1)));
-            let l = all!(i, fused(l[i], t[i], splat(-6.348_466_87e-1)));
-            let l = all!(i, fused(l[i], t[i], splat(-1.287_175_12e-1)));
-            let e = exp_of_small(all!(i, fused(l[i], t[i], multiply(t[i], splat(-1.0)))));
-            let large = all!(i, with_sign(subtract(splat(1.0), e[i]), x[i]));
-            let r = all!(i, fused(splat(-5.967_617_03e-4), s[i], splat(4.991_194_23e-3)));
-            let r = all!(i, fused(r[i], s[i], splat(-2.676_813_49e-2)));
-            let r = all!(i, fused(r[i], s[i], splat(1.128_199_25e-1)));
-            let r = all!(i, fused(r[i], s[i], splat(-3.761_253_36e-1)));
-            let r = all!(i, fused(r[i], s[i], splat(1.283_791_66e-1)));
-            all!(i, above(t[i], splat(0.927_734_375), large[i], fused(r[i], x[i], x[i])))
+            let t = all!(i, smaller(with_sign(x[i], zero()), splat(ERF_END)));
+            let places = all!(i, fused(t[i], splat(ERF_STEPS), splat(ROUND)));
+            let f = all!(i, fused(subtract(places[i], splat(ROUND)), splat(-ERF_STEP), t[i]));
+            let mut r = all!(i, lookup(&ERF[5], places[i]));
+            for coefficients in ERF[..5].iter().rev() {
+                r = all!(i, fused(r[i], f[i], lookup(coefficients, places[i])));
+            }
+            all!(i, with_sign(r[i], x[i]))
         }
 
         /// The function of every element.
@@ -268,18 +261,51 @@ macro_rules! functions {
                     }
                 };
             }
-            // The function of every vector, times the vector itself or not.
-            macro_rules! map {
-                ($f:ident, $is_gate:literal) => {{
+            // A few vectors at a time, which stay in registers.
+            macro_rules! each {
+                (|$x:ident| $y:expr) => {{
+                    macro_rules! group {
+                        ($n:literal, $group:expr) => {{
+                            const N: usize = $n;
+                            let $x: [Vector; N] = $group;
+                            $y
+                        }};
+                    }
                     let (groups, rest) = tile.as_chunks_mut::<ABREAST>();
                     for x in groups {
-                        const N: usize = ABREAST;
-                        let y = $f(*x);
-                        *x = if $is_gate { all!(i, multiply(y[i], x[i])) } else { y };
+                        *x = group!(4, *x);
                     }
-                    for x in rest {
-                        let [y] = $f([*x]);
-                        *x = if $is_gate { multiply(y, *x) } else { y };
+                    match rest {
+                        [a, b, c] => [*a, *b, *c] = group!(3, [*a, *b, *c]),
+                        [a, b] => [*a, *b] = group!(2, [*a, *b]),
+                        [a] => [*a] = group!(1, [*a]),
+                        _ => {}
+                    }
+                }};
+            }
+            macro_rules! gate {
+                ($f:ident) => {
+                    each!(|x| {
+                        let y = $f(x);
+                        all!(i, multiply(y[i], x[i]))
+                    })
+                };
+            }
+            macro_rules! curve {
+                ($f:ident, $c:ident) => {{
+                    let (shift, outer) = (splat($c.shift), splat($c.outer));
+                    macro_rules! scaled {
+                        ($scale:ident, $by:expr) => {{
+                            let by = splat($by);
+                            each!(|x| {
+                                let y = $f(all!(i, $scale(x[i], by)));
+                                all!(i, multiply(add(y[i], shift), multiply(x[i], outer)))
+                            })
+                        }};
+                    }
+                    match $c.inner {
+                        Scale::Times(by) => scaled!(multiply, by),
+                        Scale::Over(by) => scaled!(divide, by),
                     }
                 }};
             }
@@ -302,15 +328,21 @@ macro_rules! functions {
                             *x = unsafe { from.assume_init() };
                         }
                     }
-                    Step::Map(Function::Exp) => map!(exp, false),
-                    Step::Map(Function::Sigmoid) => map!(sigmoid, false),
-                    Step::Map(Function::Tanh) => map!(tanh, false),
-                    Step::Map(Function::Erf) => map!(erf, false),
-                    Step::Gate(Gate::Map(Function::Exp)) => map!(exp, true),
-                    Step::Gate(Gate::Map(Function::Sigmoid)) => map!(sigmoid, true),
-                    Step::Gate(Gate::Map(Function::Tanh)) => map!(tanh, true),
-                    Step::Gate(Gate::Map(Function::Erf)) => map!(erf, true),
-                    Step::Gate(Gate::Ramp(ramp)) => {
+                    Step::Map(Function::Exp) => each!(|x| exp(x)),
+                    Step::Map(Function::Sigmoid) => each!(|x| sigmoid(x)),
+                    Step::Map(Function::Tanh) => each!(|x| tanh(x)),
+                    Step::Map(Function::Erf) => each!(|x| erf(x)),
+                    Step::Gate(Function::Exp) => gate!(exp),
+                    Step::Gate(Function::Sigmoid) => gate!(sigmoid),
+                    Step::Gate(Function::Tanh) => gate!(tanh),
+                    Step::Gate(Function::Erf) => gate!(erf),
+                    Step::Curve(c) => match c.function {
+                        Function::Exp => curve!(exp, c),
+                        Function::Sigmoid => curve!(sigmoid, c),
+                        Function::Tanh => curve!(tanh, c),
+                        Function::Erf => curve!(erf, c),
+                    },
+                    Step::Ramp(ramp) => {
                         tile.iter_mut().for_each(|x| *x = multiply(held(ramp, *x), *x));
                     }
                 }

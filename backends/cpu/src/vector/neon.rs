@@ -51,6 +51,15 @@ operations! {
     fn smaller(x: Vector, y: Vector) -> Vector { above(x, y, y, x) }
     /// The product and the sum, rounded once.
     fn fused(x: Vector, y: Vector, z: Vector) -> Vector { vfmaq_f32(z, x, y) }
+    /// The elements of a table at the places that the lowest four bits count.
+    fn lookup(table: &[f32; 16], places: Vector) -> Vector {{
+        let places = vandq_u32(vreinterpretq_u32_f32(places), vdupq_n_u32(15));
+        // Numbers of the bytes of each element.
+        let bytes = vaddq_u32(vmulq_u32(places, vdupq_n_u32(0x0404_0404)), vdupq_n_u32(0x0302_0100));
+        // SAFETY: the table is four vectors.
+        let table = unsafe { vld1q_u8_x4(table.as_ptr().cast()) };
+        vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_u32(bytes)))
+    }}
     fn divide(x: Vector, y: Vector) -> Vector { vdivq_f32(x, y) }
     /// Magnitudes of `x` with the signs of `sign`.
     fn with_sign(x: Vector, sign: Vector) -> Vector { vbslq_f32(vdupq_n_u32(1 << 31), sign, x) }

@@ -88,6 +88,12 @@ fn fused(x: Vector, y: Vector, z: Vector) -> Vector {
     std::array::from_fn(|i| x[i].mul_add(y[i], z[i]))
 }
 
+/// The elements of a table at the places that the lowest four bits count.
+#[inline(always)]
+fn lookup(table: &[f32; 16], places: Vector) -> Vector {
+    places.map(|p| table[p.to_bits() as usize % 16])
+}
+
 #[inline(always)]
 fn divide(x: Vector, y: Vector) -> Vector {
     map_both(x, y, |x, y| x / y)

@@ -34,10 +34,31 @@ pub fn exponentials(to: &mut [f32], from: &[f32], shift: f32) -> f32 {
     at_level!(exponentials(to.as_mut_ptr(), from.as_ptr(), from.len(), shift))
 }
 
-/// The same in place.
-pub fn exponentials_of(x: &mut [f32], shift: f32) -> f32 {
-    let at = x.as_mut_ptr();
-    at_level!(exponentials(at, at, x.len(), shift))
+/// Rows of scores that become weights: what they are scaled by, and what is known of each row from the scores before.
+pub struct Weighed<'a> {
+    /// The scores; rows are followed by room for a whole vector.
+    pub scores: &'a mut [f32],
+    /// Scores of a row.
+    pub n: usize,
+    /// From one row to the next.
+    pub pitch: usize,
+    pub scale: f32,
+    /// The largest score of each row so far, and the sum of its weights.
+    pub tops: &'a mut [f32],
+    pub sums: &'a mut [f32],
+    /// What brings the weights before to the new largest score.
+    pub shrinks: &'a mut [f32],
+}
+
+/// Turns scaled scores into weights relative to the largest score so far. A score that is NaN is no maximum: its weight is NaN, so the sum and
+/// with it the whole row. Where all scores are minus infinity so far, weights are zero: a later tile may have others.
+pub fn weigh(rows: &mut Weighed<'_>) {
+    let count = rows.tops.len();
+    assert!(rows.sums.len() == count && rows.shrinks.len() == count, "a number per row");
+    let lanes = crate::gemm::kernel::shape().lanes();
+    assert!(rows.n.next_multiple_of(lanes) <= rows.pitch, "room for whole vectors");
+    assert!(count * rows.pitch <= rows.scores.len(), "the rows are inside");
+    at_level!(weigh(rows))
 }
 
 /// Zeros and then ones: a vector of them tells what of a vector is new that overlaps the one before.
@@ -55,7 +76,8 @@ pub static NEW: [f32; 32] = {
 /// Defines `joined`, `largest` and `exponentials` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
 macro_rules! rows {
     ($(#[$feature:meta])*) => {
-        use crate::vector::rows::{Join, NEW};
+        use crate::math;
+        use crate::vector::rows::{Join, NEW, Weighed};
 
         /// The elements of a vector joined in pairs.
         $(#[$feature])*
@@ -245,6 +267,88 @@ macro_rules! rows {
                 at += 4 * LANES;
             }
             pairs(add(add(sums[0], sums[2]), add(sums[1], sums[3])), |a, b| a + b)
+        }
+
+        /// Turns scores into weights, as many rows at once as a vector has elements.
+        ///
+        /// # Safety
+        /// On a machine of this level; the rows and whole vectors are inside, with numbers for each.
+        $(#[$feature])*
+        pub unsafe fn weigh(rows: &mut Weighed<'_>) {
+            let Weighed { n, pitch, scale, .. } = *rows;
+            let scale = splat(scale);
+            let rest = n % LANES;
+            let groups = rows.tops.chunks_mut(LANES).zip(rows.sums.chunks_mut(LANES)).zip(rows.shrinks.chunks_mut(LANES));
+            for (i, ((tops, sums), shrinks)) in groups.enumerate() {
+                let first = rows.scores.as_mut_ptr().wrapping_add(i * LANES * pitch);
+                let mut ends = [splat(f32::NEG_INFINITY); LANES];
+                for r in 0..tops.len() {
+                    let row = first.wrapping_add(r * pitch);
+                    let mut end = [splat(f32::NEG_INFINITY); 2];
+                    for (v, at) in (0..n - rest).step_by(LANES).enumerate() {
+                        // SAFETY: a vector is inside.
+                        unsafe {
+                            let x = multiply(load(row.add(at)), scale);
+                            store(row.add(at), x);
+                            end[v % 2] = larger(end[v % 2], x);
+                        }
+                    }
+                    if rest > 0 {
+                        // SAFETY: there is room for a vector. What is behind the row's end weighs nothing.
+                        unsafe {
+                            let own = load(NEW.as_ptr().add(16 - rest));
+                            let at = row.add(n - rest);
+                            let x = above(splat(0.5), own, multiply(load(at), scale), splat(f32::NEG_INFINITY));
+                            store(at, x);
+                            end[0] = larger(end[0], x);
+                        }
+                    }
+                    ends[r] = larger(end[0], end[1]);
+                }
+                let ends = across!(larger, ends);
+                let mut bases = [0.0; LANES];
+                for (r, top) in tops.iter_mut().enumerate() {
+                    let high = if ends[r] > *top { ends[r] } else { *top };
+                    bases[r] = if high == f32::NEG_INFINITY { 0.0 } else { high };
+                    shrinks[r] = math::exp(*top - bases[r]);
+                    *top = high;
+                }
+                let mut all = [zero(); LANES];
+                for r in 0..shrinks.len() {
+                    // SAFETY: whole vectors are inside.
+                    all[r] = unsafe {
+                        let row = first.add(r * pitch);
+                        sums_of_exponentials(row, n.div_ceil(LANES), splat(bases[r]))
+                    };
+                }
+                let all = across!(add, all);
+                for (r, sum) in sums.iter_mut().enumerate() {
+                    *sum = *sum * shrinks[r] + all[r];
+                }
+            }
+        }
+
+        /// `exp(x - shift)` of so many vectors in place, and their sums.
+        ///
+        /// # Safety
+        /// On a machine of this level; the vectors are valid.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn sums_of_exponentials(x: *mut f32, count: usize, shift: Vector) -> Vector {
+            let mut sums = [zero(); 4];
+            for v in (0..count).step_by(4) {
+                // SAFETY: as many vectors are left.
+                unsafe {
+                    let x = x.add(v * LANES);
+                    match count - v {
+                        1 => exponential::<1>(x, x, LANES, shift, &mut sums),
+                        2 => exponential::<2>(x, x, LANES, shift, &mut sums),
+                        3 => exponential::<3>(x, x, LANES, shift, &mut sums),
+                        _ => exponential::<4>(x, x, LANES, shift, &mut sums),
+                    }
+                }
+            }
+            add(add(sums[0], sums[2]), add(sums[1], sums[3]))
         }
     };
 }

@@ -4,7 +4,7 @@
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
-        use crate::gemm::chain::{Gate, Operand, Ramp, Step};
+        use crate::gemm::chain::{Operand, Ramp, Scale, Step};
         use crate::vector::operands::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::gemm::kernel::{PanelLines, Panels, Part, Right, Target};
         use std::mem::MaybeUninit;
@@ -190,7 +190,7 @@ macro_rules! tiles {
                         Step::Sub(Operand::Number(x)) => each!(r, v, subtract, splat(x)),
                         Step::Max(x) => each!(r, v, positive_larger, splat(x)),
                         Step::Min(x) => each!(r, v, smaller, splat(x)),
-                        Step::Gate(Gate::Ramp(ramp)) => each!(r, v, multiply, held(ramp, $sums[r][v])),
+                        Step::Ramp(ramp) => each!(r, v, multiply, held(ramp, $sums[r][v])),
                         // Not in registers.
                         _ => {}
                     }
