@@ -93,6 +93,14 @@ impl WatchedPlan {
             }
         }
     }
+
+    /// True if the processor's backend leaves any of it to the reference interpreter.
+    pub fn is_interpreted(&self, inputs: &[Tensor]) -> Result<bool, BackendError> {
+        match self {
+            WatchedPlan::Cpu(watched) => Ok(!watched.interpreted(inputs)?.is_empty()),
+            WatchedPlan::Device(..) => Ok(false),
+        }
+    }
 }
 
 /// A plan with its kernels watched.
