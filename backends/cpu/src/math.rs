@@ -67,51 +67,67 @@ pub fn log(x: f32) -> f32 {
     if x < 0.0 { f32::NAN } else { r }
 }
 
+/// A function by polynomials around sixteen places at equal distances from zero on, its last one before it is constant.
+pub struct Places<const N: usize> {
+    /// Coefficients of each power at each place.
+    pub coefficients: [[f32; 16]; N],
+    /// From one place to the next, and how many there are in a unit.
+    pub step: f32,
+    pub steps: f32,
+    /// The last number that is nearer to the last place than to the next.
+    pub end: f32,
+}
+
+/// An odd function from its magnitudes.
+#[inline(always)]
+fn odd<const N: usize>(p: &Places<N>, x: f32) -> f32 {
+    let t = x.abs();
+    let t = if t > p.end { p.end } else { t };
+    let shifted = t.mul_add(p.steps, ROUND);
+    // Of a NaN any place will do.
+    let place = shifted.to_bits() as usize % 16;
+    let f = (shifted - ROUND).mul_add(-p.step, t);
+    let mut r = p.coefficients[N - 1][place];
+    for c in p.coefficients[..N - 1].iter().rev() {
+        r = r.mul_add(f, c[place]);
+    }
+    r.copysign(x)
+}
+
+/// [`tanh`] of magnitudes.
+#[rustfmt::skip]
+pub static TANH: Places<8> = Places { coefficients: [
+    [0.0, 5.239_856_24e-1, 8.222_213_98e-1, 9.408_559_80e-1, 9.811_429_98e-1, 9.940_716_03e-1, 9.981_445_07e-1, 9.994_200_47e-1, 9.998_188_02e-1, 9.999_434_35e-1, 9.999_822_97e-1, 9.999_944_57e-1, 9.999_982_71e-1, 9.999_994_64e-1, 9.999_998_21e-1, 9.999_999_40e-1],
+    [1.000_000_00e0, 7.254_389_52e-1, 3.239_519_30e-1, 1.147_900_15e-1, 3.735_839_95e-2, 1.182_162_85e-2, 3.707_565_13e-3, 1.159_530_60e-3, 3.623_219_09e-4, 1.131_847_53e-4, 3.535_443_83e-5, 1.104_303_37e-5, 3.449_285_94e-6, 1.077_379_92e-6, 3.365_179_28e-7, 1.051_108_21e-7],
+    [-1.102_933_78e-7, -3.801_164_93e-1, -2.663_600_15e-1, -1.080_003_01e-1, -3.665_322_44e-2, -1.175_061_89e-2, -3.701_757_64e-3, -1.156_997_40e-3, -3.602_958_75e-4, -1.159_348_61e-4, -3.297_179_14e-5, -8.992_075_89e-6, -3.081_611_57e-6, -1.289_874_04e-6, 6.610_551_96e-7, 5.611_286_16e-7],
+    [-3.333_263_10e-1, -4.262_683_54e-2, 1.110_262_13e-1, 6.334_999_20e-2, 2.351_033_13e-2, 7.741_368_38e-3, 2.457_949_33e-3, 7.716_827_68e-4, 2.414_183_98e-4, 7.544_286_93e-5, 2.356_851_47e-5, 7.361_917_14e-6, 2.299_522_29e-6, 7.182_550_80e-7, 2.243_460_67e-7, 7.007_398_75e-8],
+    [-1.485_231_77e-4, 1.489_662_68e-1, -2.490_083_22e-3, -2.362_111_21e-2, -1.086_606_83e-2, -3.800_100_41e-3, -1.194_461_02e-3, -4.288_909_55e-4, -1.669_353_81e-4, 2.741_992_47e-5, -6.806_536_84e-5, -5.213_944_31e-5, -9.836_993_74e-6, 4.661_735_15e-6, -2.368_290_92e-5, -1.577_699_73e-5],
+    [1.347_527_50e-1, -4.795_303_94e-2, -2.783_773_28e-2, 3.640_566_25e-3, 3.628_887_93e-3, 1.437_384_64e-3, 4.809_603_56e-4, 1.531_031_88e-4, 4.813_680_79e-5, 1.509_674_71e-5, 4.709_127_55e-6, 1.471_739_10e-6, 4.596_620_04e-7, 1.435_866_32e-7, 4.484_713_40e-8, 1.401_132_81e-8],
+    [-6.541_887_76e-3, -3.258_029_37e-2, 1.739_578_88e-2, 2.260_131_06e-3, -6.376_819_80e-4, -2.850_609_89e-4, -3.277_042_41e-4, 2.457_057_71e-4, 2.965_279_56e-4, -4.447_670_07e-4, 3.783_704_01e-4, 3.266_435_23e-4, 5.849_208_17e-5, -3.394_349_19e-5, 1.591_081_82e-4, 1.062_674_05e-4],
+    [-4.135_921_22e-2, 3.104_325_76e-2, -2.730_992_16e-3, -1.986_420_25e-3, 3.615_951_94e-5, 1.008_790_50e-4, 3.977_584_86e-5, 1.530_438_02e-5, 4.853_800_42e-6, 1.319_686_13e-6, 4.756_681_45e-7, 1.451_145_55e-7, 4.553_750_44e-8, 1.414_827_01e-8, 4.444_807_63e-9, 1.367_152_84e-9],
+], step: 5.818_181_63e-1, steps: 1.718_75, end: 9.018 };
+
 /// Hyperbolic tangent.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
-    let t = x.abs();
-    let s = x * x;
-    let large = 1.0 - 2.0 / (exp(2.0 * t) + 1.0);
-    let mut r = 1.573_944_09e-2f32;
-    r = r.mul_add(s, -5.230_255_80e-2);
-    r = r.mul_add(s, 1.331_524_70e-1);
-    r = r.mul_add(s, -3.333_276_81e-1);
-    // The sum with zero makes a product of -0 positive, so that the sign of x = -0 survives.
-    let small = r.mul_add(s, 0.0).mul_add(x, x);
-    // NaN fails the comparison and takes the side that carries it.
-    if t > 0.599_609_375 { large.copysign(x) } else { small }
+    odd(&TANH, x)
 }
 
-/// Coefficients of [`erf`] around the multiples of [`ERF_STEP`], from that of the power 0 on.
+/// [`erf`] of magnitudes.
 #[rustfmt::skip]
-pub static ERF: [[f32; 16]; 6] = [
+pub static ERF: Places<6> = Places { coefficients: [
     [0.0, 2.848_574_82e-1, 5.345_588_33e-1, 7.264_285_68e-1, 8.556_641_34e-1, 9.319_674_97e-1, 9.714_576_01e-1, 9.893_723_13e-1, 9.964_959_62e-1, 9.989_787_94e-1, 9.997_373_22e-1, 9.999_404_55e-1, 9.999_880_79e-1, 9.999_979_14e-1, 9.999_997_02e-1, 9.999_999_40e-1],
     [1.128_379_23e0, 1.055_679_92e0, 8.644_974_23e-1, 6.196_543_57e-1, 3.887_672_42e-1, 2.134_932_43e-1, 1.026_202_07e-1, 4.317_536_21e-2, 1.589_981_09e-2, 5.125_136_58e-3, 1.446_008_22e-3, 3.571_094_71e-4, 7.717_662_81e-5, 1.460_798_19e-5, 2.438_421_92e-6, 3.368_157_88e-7],
     [-5.693_106_69e-6, -2.724_274_10e-1, -4.461_774_83e-1, -4.797_244_07e-1, -4.013_151_23e-1, -2.754_718_07e-1, -1.588_921_25e-1, -7.799_386_23e-2, -3.283_087_16e-2, -1.189_732_37e-2, -3.728_557_61e-3, -1.017_491_68e-3, -2.327_990_37e-4, -5.005_528_15e-5, -1.477_133_36e-5, 2.415_530_16e-6],
     [-3.759_783_21e-1, -3.050_435_19e-1, -1.346_315_15e-1, 4.105_871_54e-2, 1.465_826_63e-1, 1.658_067_55e-1, 1.298_202_87e-1, 7.954_017_07e-2, 3.989_402_20e-2, 1.672_269_78e-2, 5.938_521_12e-3, 1.797_447_80e-3, 4.711_958_46e-4, 1.039_397_18e-4, 1.549_702_76e-5, 6.695_287_08e-6],
     [-1.377_910_14e-3, 1.291_570_07e-1, 1.819_076_54e-1, 1.432_200_97e-1, 5.858_793_48e-2, -1.492_175_93e-2, -4.740_760_85e-2, -4.574_234_41e-2, -2.998_063_53e-2, -1.580_515_69e-2, -6.609_079_89e-3, -2.056_680_39e-3, -9.535_198_33e-4, -1.113_046_75e-4, 2.554_599_49e-4, -1.875_240_70e-4],
     [1.166_388_24e-1, 7.880_916_45e-2, 2.342_671_85e-3, -5.686_423_93e-2, -6.784_893_57e-2, -4.204_792_53e-2, -9.864_130_99e-3, 9.000_792_17e-3, 1.223_499_05e-2, 9.346_048_35e-3, 4.831_153_90e-3, 2.079_283_82e-3, 4.990_987_95e-4, 2.216_215_65e-4, 2.710_535_77e-4, -1.503_705_28e-4],
-];
+], step: 2.580_645_08e-1, steps: 3.875, end: 3.999_999_76 };
 
-/// From a place that [`erf`] is developed around to the next, and how many there are in a unit.
-pub const ERF_STEP: f32 = 2.580_645_08e-1;
-/// See [`ERF_STEP`].
-pub const ERF_STEPS: f32 = 3.875;
-/// From here on [`erf`] is one; the last number that is nearer to the last place of its table than to the next.
-pub const ERF_END: f32 = 3.999_999_76;
-
-/// Gauss error function: a polynomial around the nearest of sixteen places.
+/// Gauss error function.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
-    let t = x.abs();
-    let t = if t > ERF_END { ERF_END } else { t };
-    let shifted = t.mul_add(ERF_STEPS, ROUND);
-    // Of a NaN any place will do.
-    let of = |power: usize| ERF[power][shifted.to_bits() as usize % 16];
-    let f = (shifted - ROUND).mul_add(-ERF_STEP, t);
-    let r = of(5).mul_add(f, of(4)).mul_add(f, of(3)).mul_add(f, of(2));
-    r.mul_add(f, of(1)).mul_add(f, of(0)).copysign(x)
+    odd(&ERF, x)
 }
 
 /// The largest number whose quarter turns [`sin`] and [`cos`] count.

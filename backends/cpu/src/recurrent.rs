@@ -5,10 +5,10 @@
 use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::math::{sigmoid, tanh};
 use super::packed_constants::Pack;
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
+use super::vector::functions::{Function, map};
 use mlc_dsl::ir::{Attr, DType};
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -194,82 +194,136 @@ fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
 }
 
 simd! {
-    /// One step of one sequence: `x` and `g` hold the shares of input and state of the four gates.
-    fn lstm_step(x: &[f32], g: &[f32], h: &mut [f32], c: &mut [f32]) {
-        let n = h.len();
-        let c = &mut c[..n];
-        let gates: [(&[f32], &[f32]); 4] =
-            std::array::from_fn(|k| (&x[k * n..][..n], &g[k * n..][..n]));
-        for j in 0..n {
-            let [i, o, f, z] = gates.map(|(x, g)| x[j] + g[j]);
-            let kept = sigmoid(f) * c[j] + sigmoid(i) * tanh(z);
-            c[j] = kept;
-            h[j] = sigmoid(o) * tanh(kept);
-        }
+    /// Sums of two.
+    fn added(x: &[f32], y: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (x, y))| *to = x + y);
     }
 }
 
 simd! {
-    /// The same if the input, output and forget gate see the cell, each with its own `weights`.
-    fn peephole_step(x: &[f32], g: &[f32], weights: &[f32], h: &mut [f32], c: &mut [f32]) {
-        let n = h.len();
-        let c = &mut c[..n];
-        let gates: [(&[f32], &[f32]); 4] =
-            std::array::from_fn(|k| (&x[k * n..][..n], &g[k * n..][..n]));
-        let weights: [&[f32]; 3] = std::array::from_fn(|k| &weights[k * n..][..n]);
-        for j in 0..n {
-            let [i, o, f, z] = gates.map(|(x, g)| x[j] + g[j]);
-            let [seen_i, seen_o, seen_f] = weights.map(|w| w[j]);
-            let before = c[j];
-            let kept = sigmoid(f + seen_f * before) * before
-                + sigmoid(i + seen_i * before) * tanh(z);
-            c[j] = kept;
-            h[j] = sigmoid(o + seen_o * kept) * tanh(kept);
-        }
+    /// Products are added.
+    pub(super) fn add_products(x: &[f32], y: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (x, y))| *to += x * y);
     }
 }
 
 simd! {
-    /// One step of a simple recurrence.
-    fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32]) {
-        let (x, g) = (&x[..h.len()], &g[..h.len()]);
-        if rectified {
-            for (h, (x, g)) in h.iter_mut().zip(x.iter().zip(g)) {
-                let sum = x + g;
-                // Zero is no negative one, and NaN stays.
-                *h = if sum < 0.0 { 0.0 } else { sum } + 0.0;
+    /// Products with what is there.
+    pub(super) fn multiply_by(x: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x).for_each(|(to, x)| *to *= x);
+    }
+}
+
+simd! {
+    /// What is kept of a cell, and what is new.
+    fn cells(gates: &[f32], c: &mut [f32]) {
+        let n = c.len();
+        let [i, f, z] = [0, 2, 3].map(|k| &gates[k * n..][..n]);
+        for (c, (i, (f, z))) in c.iter_mut().zip(i.iter().zip(f.iter().zip(z))) {
+            *c = f * *c + i * z;
+        }
+    }
+}
+
+/// One step of one sequence: `x` and `g` hold the shares of input and state of the four gates. With peepholes the input, output and
+/// forget gate see the cell, each with its own weights. `sums` and `gates` are worked in.
+fn lstm_step(
+    (x, g): (&[f32], &[f32]),
+    peepholes: Option<&[f32]>,
+    (h, c): (&mut [f32], &mut [f32]),
+    (sums, gates): (&mut [f32], &mut [f32]),
+) {
+    let n = h.len();
+    added(x, g, sums);
+    match peepholes {
+        None => map(Function::Sigmoid, &mut gates[..3 * n], &sums[..3 * n]),
+        Some(p) => {
+            for k in [0, 2] {
+                let gate = k * n..(k + 1) * n;
+                add_products(&p[gate.clone()], c, &mut sums[gate.clone()]);
+                map(Function::Sigmoid, &mut gates[gate.clone()], &sums[gate]);
             }
-        } else {
-            h.iter_mut().zip(x.iter().zip(g)).for_each(|(h, (x, g))| *h = tanh(x + g));
+        }
+    }
+    map(Function::Tanh, &mut gates[3 * n..], &sums[3 * n..]);
+    cells(gates, c);
+    if let Some(p) = peepholes {
+        let gate = n..2 * n;
+        add_products(&p[gate.clone()], c, &mut sums[gate.clone()]);
+        map(Function::Sigmoid, &mut gates[gate.clone()], &sums[gate]);
+    }
+    map(Function::Tanh, h, c);
+    multiply_by(&gates[n..2 * n], h);
+}
+
+simd! {
+    /// Sums that are not negative. Zero is no negative one, and NaN stays.
+    fn rectified_sums(x: &[f32], g: &[f32], h: &mut [f32]) {
+        for (h, (x, g)) in h.iter_mut().zip(x.iter().zip(g)) {
+            let sum = x + g;
+            *h = if sum < 0.0 { 0.0 } else { sum } + 0.0;
+        }
+    }
+}
+
+/// One step of a simple recurrence. `sums` is worked in.
+fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32], sums: &mut [f32]) {
+    if rectified {
+        return rectified_sums(x, g, h);
+    }
+    added(x, g, sums);
+    map(Function::Tanh, h, sums);
+}
+
+/// What the reset gate lets pass of the state. `sums` is worked in.
+fn gru_reset(x: &[f32], g: &[f32], h: &[f32], passed: &mut [f32], sums: &mut [f32]) {
+    let n = h.len();
+    let sums = &mut sums[..n];
+    added(&x[n..][..n], &g[n..][..n], sums);
+    map(Function::Sigmoid, passed, sums);
+    multiply_by(h, passed);
+}
+
+simd! {
+    /// Sums of three, of which two may be scaled.
+    fn scaled_sums(scale: Option<&[f32]>, x: &[f32], late: &[f32], bias: &[f32], to: &mut [f32]) {
+        let inner = late.iter().zip(bias).map(|(l, b)| l + b);
+        match scale {
+            Some(s) => {
+                let all = to.iter_mut().zip(x.iter().zip(s)).zip(inner);
+                all.for_each(|((to, (x, s)), inner)| *to = x + s * inner);
+            }
+            None => to.iter_mut().zip(x).zip(inner).for_each(|((to, x), inner)| *to = x + inner),
         }
     }
 }
 
 simd! {
-    /// What the reset gate lets pass of the state.
-    fn gru_reset(x: &[f32], g: &[f32], h: &[f32], passed: &mut [f32]) {
-        let n = h.len();
-        let (x, g, passed) = (&x[n..][..n], &g[n..][..n], &mut passed[..n]);
-        for j in 0..n {
-            passed[j] = h[j] * sigmoid(x[j] + g[j]);
+    /// What a share is kept of and the rest is new.
+    fn mix(share: &[f32], new: &[f32], h: &mut [f32]) {
+        for (h, (share, new)) in h.iter_mut().zip(share.iter().zip(new)) {
+            *h = (1.0 - share) * new + share * *h;
         }
     }
 }
 
-simd! {
-    /// The new state of one sequence. `late` is the state's share of the hidden gate, which `reset` may scale.
-    fn gru_step(reset: bool, x: &[f32], g: &[f32], late: &[f32], bias: &[f32], h: &mut [f32]) {
-        let n = h.len();
-        let (update, scale) = ((&x[..n], &g[..n]), (&x[n..][..n], &g[n..][..n]));
-        let (x, late, bias) = (&x[2 * n..][..n], &late[..n], &bias[..n]);
-        for j in 0..n {
-            let u = sigmoid(update.0[j] + update.1[j]);
-            let inner = late[j] + bias[j];
-            let scaled = sigmoid(scale.0[j] + scale.1[j]) * inner;
-            let new = tanh(x[j] + if reset { scaled } else { inner });
-            h[j] = (1.0 - u) * new + u * h[j];
-        }
-    }
+/// The new state of one sequence. `late` is the state's share of the hidden gate, which `reset` may scale. `sums` and `gates` are worked in.
+fn gru_step(
+    reset: bool,
+    (x, g): (&[f32], &[f32]),
+    (late, bias): (&[f32], &[f32]),
+    h: &mut [f32],
+    (sums, gates): (&mut [f32], &mut [f32]),
+) {
+    let n = h.len();
+    added(&x[..2 * n], &g[..2 * n], &mut sums[..2 * n]);
+    map(Function::Sigmoid, &mut gates[..2 * n], &sums[..2 * n]);
+    let (early, new) = gates.split_at_mut(2 * n);
+    let (update, scale) = early.split_at(n);
+    let hidden = &mut sums[2 * n..3 * n];
+    scaled_sums(reset.then_some(scale), &x[2 * n..][..n], &late[..n], &bias[..n], hidden);
+    map(Function::Tanh, &mut new[..n], hidden);
+    mix(update, &new[..n], h);
 }
 
 impl Launch for Recurrent {
@@ -320,18 +374,20 @@ impl Launch for Recurrent {
     }
 }
 
-/// A slice in three.
-fn split(all: &mut [f32], lens: [usize; 3]) -> [&mut [f32]; 3] {
+/// A slice in four.
+fn split(all: &mut [f32], lens: [usize; 4]) -> [&mut [f32]; 4] {
     let (a, rest) = all.split_at_mut(lens[0]);
     let (b, rest) = rest.split_at_mut(lens[1]);
-    [a, b, &mut rest[..lens[2]]]
+    let (c, rest) = rest.split_at_mut(lens[2]);
+    [a, b, c, &mut rest[..lens[3]]]
 }
 
 impl Recurrent {
-    /// What a direction works in: the inputs' share of all gates, the state's of one step, two states.
-    fn lens(&self) -> ([usize; 3], usize) {
+    /// What a direction works in: the inputs' share of all gates, the state's of one step, two states, and the gates of one sequence before and
+    /// after their functions.
+    fn lens(&self) -> ([usize; 4], usize) {
         let rows = self.cell.gates() * self.h;
-        let lens = [self.s * self.b * rows, self.b * rows, 2 * self.b * self.h];
+        let lens = [self.s * self.b * rows, self.b * rows, 2 * self.b * self.h, 2 * rows];
         (lens, lens.iter().sum())
     }
 
@@ -345,7 +401,7 @@ impl Recurrent {
         y: &SharedSlice<'_, f32>,
         h: &mut [f32],
         c: &mut [f32],
-        [all, step, spare]: [&mut [f32]; 3],
+        [all, step, spare, line]: [&mut [f32]; 4],
     ) {
         let (n, b, rows) = (self.h, self.b, self.cell.gates() * self.h);
         let direction = &self.directions[d];
@@ -360,6 +416,7 @@ impl Recurrent {
         };
         let wide = self.cell.joint() * n;
         let (passed, late) = spare.split_at_mut(b * n);
+        let (sums, gates) = line.split_at_mut(rows);
         for k in 0..self.s {
             let t = if direction.reverse { self.s - 1 - k } else { k };
             state(h, &joint, &mut step[..b * wide]);
@@ -369,7 +426,7 @@ impl Recurrent {
                 for ((x, g), (h, to)) in
                     lines.zip(h.chunks_exact(n).zip(passed.chunks_exact_mut(n)))
                 {
-                    gru_reset(x, g, h, to);
+                    gru_reset(x, g, h, to, sums);
                 }
                 state(passed, hidden, late);
             }
@@ -377,17 +434,19 @@ impl Recurrent {
                 let (x, g) = (&x[i * rows..][..rows], &step[i * wide..][..wide]);
                 // Of the hidden gate alone.
                 let own = &bias[2 * rows - n..];
+                let work = (&mut *sums, &mut *gates);
                 match (self.cell, &hidden) {
-                    (Cell::Lstm { peepholes: false }, _) => {
-                        lstm_step(x, g, h, &mut c[i * n..][..n]);
+                    (Cell::Lstm { peepholes }, _) => {
+                        let weights = peepholes.then(|| &args[6][d * 3 * n..][..3 * n]);
+                        lstm_step((x, g), weights, (h, &mut c[i * n..][..n]), work);
                     }
-                    (Cell::Lstm { peepholes: true }, _) => {
-                        let weights = &args[6][d * 3 * n..][..3 * n];
-                        peephole_step(x, g, weights, h, &mut c[i * n..][..n]);
+                    (Cell::Gru { .. }, Some(_)) => {
+                        gru_step(false, (x, g), (&late[i * n..], own), h, work);
                     }
-                    (Cell::Gru { .. }, Some(_)) => gru_step(false, x, g, &late[i * n..], own, h),
-                    (Cell::Gru { .. }, None) => gru_step(true, x, g, &g[2 * n..], own, h),
-                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h),
+                    (Cell::Gru { .. }, None) => {
+                        gru_step(true, (x, g), (&g[2 * n..], own), h, work);
+                    }
+                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h, work.0),
                 }
             }
             // SAFETY: every direction writes its own part of each step.

@@ -5,10 +5,11 @@
 use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::math::{exp, log, maximum, minimum, sigmoid, tanh};
-use super::recurrent::{Ready, Weight, by};
+use super::math::{exp, log, maximum, minimum, tanh};
+use super::recurrent::{Ready, Weight, add_products, by, multiply_by};
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
+use super::vector::functions::{Function, map};
 use mlc_dsl::ir::{Attr, DType};
 use smallvec::SmallVec;
 
@@ -98,15 +99,22 @@ struct Activation {
     beta: f32,
 }
 
+/// An activation of every element; `kind` counts as the operators' texts do.
+fn activate(f: Activation, x: &[f32], to: &mut [f32]) {
+    match f.kind {
+        1 => map(Function::Tanh, to, x),
+        2 => map(Function::Sigmoid, to, x),
+        _ => activate_as_chosen(f, x, to),
+    }
+}
+
 simd! {
-    /// An activation of every element; `kind` counts as the operators' texts do.
-    fn activate(f: Activation, x: &[f32], to: &mut [f32]) {
+    /// The activations that are seldom chosen.
+    fn activate_as_chosen(f: Activation, x: &[f32], to: &mut [f32]) {
         let (alpha, beta) = (f.alpha, f.beta);
         let pairs = to.iter_mut().zip(x);
         match f.kind {
             0 => pairs.for_each(|(y, &x)| *y = maximum(x, 0.0)),
-            1 => pairs.for_each(|(y, &x)| *y = tanh(x)),
-            2 => pairs.for_each(|(y, &x)| *y = sigmoid(x)),
             3 => pairs.for_each(|(y, &x)| *y = alpha * x + beta),
             4 => pairs.for_each(|(y, &x)| *y = if x >= 0.0 { x } else { alpha * x }),
             5 => pairs.for_each(|(y, &x)| *y = if x >= alpha { x } else { 0.0 }),
@@ -141,13 +149,6 @@ simd! {
 }
 
 simd! {
-    /// Products are added.
-    fn add_products(x: &[f32], y: &[f32], to: &mut [f32]) {
-        to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (x, y))| *to += x * y);
-    }
-}
-
-simd! {
     /// What a share is kept of and the rest is new.
     fn mix(share: &[f32], new: &[f32], old: &[f32], to: &mut [f32]) {
         for (to, (share, (new, old))) in to.iter_mut().zip(share.iter().zip(new.iter().zip(old))) {
@@ -174,12 +175,6 @@ simd! {
 simd! {
     fn multiply(x: &[f32], y: &[f32], to: &mut [f32]) {
         to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (x, y))| *to = x * y);
-    }
-}
-
-simd! {
-    fn multiply_by(x: &[f32], to: &mut [f32]) {
-        to.iter_mut().zip(x).for_each(|(to, x)| *to *= x);
     }
 }
 

@@ -28,7 +28,7 @@ pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
 /// Defines `map` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! functions {
     ($(#[$feature:meta])*) => {
-        use crate::math::{ERF, ERF_END, ERF_STEP, ERF_STEPS, ROUND};
+        use crate::math::{ERF, Places, ROUND, TANH};
         use crate::vector::functions::{Function, LARGEST, LINE};
 
         /// Vectors whose functions are computed side by side: each is a long chain of operations.
@@ -89,31 +89,30 @@ macro_rules! functions {
             all!(i, divide(over[i], add(splat(1.0), e[i])))
         }
 
+        /// An odd function by its polynomials.
+        $(#[$feature])*
+        #[inline]
+        fn odd<const N: usize, const P: usize>(p: &Places<P>, x: [Vector; N]) -> [Vector; N] {
+            let t = all!(i, smaller(with_sign(x[i], zero()), splat(p.end)));
+            let places = all!(i, fused(t[i], splat(p.steps), splat(ROUND)));
+            let f = all!(i, fused(subtract(places[i], splat(ROUND)), splat(-p.step), t[i]));
+            let mut r = all!(i, lookup(&p.coefficients[P - 1], places[i]));
+            for coefficients in p.coefficients[..P - 1].iter().rev() {
+                r = all!(i, fused(r[i], f[i], lookup(coefficients, places[i])));
+            }
+            all!(i, with_sign(r[i], x[i]))
+        }
+
         $(#[$feature])*
         #[inline]
         fn tanh<const N: usize>(x: [Vector; N]) -> [Vector; N] {
-            let t = all!(i, with_sign(x[i], zero()));
-            let e = exp(all!(i, multiply(splat(2.0), t[i])));
-            let large = all!(i, subtract(splat(1.0), divide(splat(2.0), add(e[i], splat(1.0)))));
-            let s = all!(i, multiply(x[i], x[i]));
-            let r = all!(i, fused(splat(1.573_944_09e-2), s[i], splat(-5.230_255_80e-2)));
-            let r = all!(i, fused(r[i], s[i], splat(1.331_524_70e-1)));
-            let r = all!(i, fused(r[i], s[i], splat(-3.333_276_81e-1)));
-            let small = all!(i, fused(fused(r[i], s[i], zero()), x[i], x[i]));
-            all!(i, above(t[i], splat(0.599_609_375), with_sign(large[i], x[i]), small[i]))
+            odd(&TANH, x)
         }
 
         $(#[$feature])*
         #[inline]
         fn erf<const N: usize>(x: [Vector; N]) -> [Vector; N] {
-            let t = all!(i, smaller(with_sign(x[i], zero()), splat(ERF_END)));
-            let places = all!(i, fused(t[i], splat(ERF_STEPS), splat(ROUND)));
-            let f = all!(i, fused(subtract(places[i], splat(ROUND)), splat(-ERF_STEP), t[i]));
-            let mut r = all!(i, lookup(&ERF[5], places[i]));
-            for coefficients in ERF[..5].iter().rev() {
-                r = all!(i, fused(r[i], f[i], lookup(coefficients, places[i])));
-            }
-            all!(i, with_sign(r[i], x[i]))
+            odd(&ERF, x)
         }
 
         /// The function of every element.
