@@ -147,6 +147,10 @@ fn beyond_the_samples_the_roofline_goes_on() {
 #[test]
 fn a_text_says_what_a_kernel_takes() {
     assert_eq!(mlc_dsl::check::WORK[..], FEATURES[..mlc_dsl::check::WORK.len()]);
+    for class in mlc_dsl::check::CLASSES {
+        let named = KernelClass::named(class).map(|c| c.to_string());
+        assert_eq!(named.as_deref(), Some(class));
+    }
     let text = "/// A place.\ntarget place\n  launch = 1\n  kernel \"k\" covers neg takes launches = 3, read = 0.5\n";
     let op = "/// Negation.\nop neg(x: F[..s]) -> y: F[..s]\n  y[..s] = -x[..s]\n";
     let texts = [("t.rules".to_string(), format!("{op}\n{text}"))];

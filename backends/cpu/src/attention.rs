@@ -207,15 +207,17 @@ impl Attention {
                             false => product(sizes, left, right, (&all, pitch), 0, false),
                         }
                         let scores = &mut scores[..m * pitch];
-                        let mut scale = self.scale;
-                        if !matches!(self.masking, Masking::Plain) {
-                            for (i, x) in scores.chunks_exact_mut(pitch).enumerate() {
-                                let r = rows.start + from + i;
-                                let mask = self.line(data.mask, mask_at, r, &cols, line);
+                        for (i, x) in scores.chunks_exact_mut(pitch).enumerate() {
+                            let r = rows.start + from + i;
+                            if let Some(mask) = self.line(data.mask, mask_at, r, &cols, line) {
                                 masked(&mut x[..n], self.scale, mask);
                             }
-                            scale = 1.0;
                         }
+                        // Masks are for scores that are scaled.
+                        let scale = match self.masking {
+                            Masking::Plain => self.scale,
+                            Masking::Add | Masking::Keep(_) => 1.0,
+                        };
                         let of = from..from + m;
                         let (tops, sums) = (&mut tops[of.clone()], &mut sums[of]);
                         let shrinks = &mut shrinks[..m];
@@ -249,7 +251,7 @@ impl Attention {
         });
     }
 
-    /// The mask of row `r` at some keys; `line` has room for it.
+    /// The mask of row `r` at some keys, if there is one; `line` has room for it.
     fn line<'a>(
         &self,
         mask: &'a [u8],
@@ -257,29 +259,29 @@ impl Attention {
         r: usize,
         cols: &Range<usize>,
         line: &'a mut [f32],
-    ) -> Line<'a> {
+    ) -> Option<Line<'a>> {
         let n = cols.len();
         let place = |c: usize| {
             let step = r as isize * self.mask.row + (cols.start + c) as isize * self.mask.col;
             (at as isize + step) as usize
         };
         match self.masking {
-            Masking::Plain => Line::Plain,
+            Masking::Plain => None,
             Masking::Add => {
                 let mask: &[f32] = bytemuck::cast_slice(mask);
                 if self.mask.col == 1 {
-                    return Line::Add(&mask[place(0)..][..n]);
+                    return Some(Line::Add(&mask[place(0)..][..n]));
                 }
                 line[..n].iter_mut().enumerate().for_each(|(c, l)| *l = mask[place(c)]);
-                Line::Add(&line[..n])
+                Some(Line::Add(&line[..n]))
             }
             Masking::Keep(low) => {
                 if self.mask.col == 1 {
-                    return Line::Keep(&mask[place(0)..][..n], low);
+                    return Some(Line::Keep(&mask[place(0)..][..n], low));
                 }
                 let line: &mut [u8] = bytemuck::cast_slice_mut(line);
                 line[..n].iter_mut().enumerate().for_each(|(c, l)| *l = mask[place(c)]);
-                Line::Keep(&line[..n], low)
+                Some(Line::Keep(&line[..n], low))
             }
         }
     }
@@ -348,7 +350,6 @@ fn multiplied(
 /// A row of the mask.
 #[derive(Clone, Copy)]
 enum Line<'a> {
-    Plain,
     Add(&'a [f32]),
     Keep(&'a [u8], f32),
 }
@@ -357,7 +358,6 @@ simd! {
     /// Scaled scores under a mask.
     fn masked(x: &mut [f32], scale: f32, mask: Line<'_>) {
         match mask {
-            Line::Plain => x.iter_mut().for_each(|x| *x *= scale),
             Line::Add(mask) => x.iter_mut().zip(mask).for_each(|(x, m)| *x = scale * *x + m),
             Line::Keep(keep, low) => {
                 x.iter_mut().zip(keep).for_each(|(x, &k)| *x = if k != 0 { scale * *x } else { low });

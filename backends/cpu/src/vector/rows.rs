@@ -73,7 +73,7 @@ pub static NEW: [f32; 32] = {
     new
 };
 
-/// Defines `joined`, `largest` and `exponentials` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
+/// Defines `joined`, `largest`, `exponentials` and `weigh` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
 macro_rules! rows {
     ($(#[$feature:meta])*) => {
         use crate::math;
@@ -245,10 +245,20 @@ macro_rules! rows {
         /// `exp(x - shift)` of every element, and their sum.
         ///
         /// # Safety
-        /// On a machine of this level; `len` elements are valid at both places, which are the same or do not overlap.
+        /// As [`summed_exponentials`].
         $(#[$feature])*
         pub unsafe fn exponentials(to: *mut f32, from: *const f32, len: usize, shift: f32) -> f32 {
-            let shift = splat(shift);
+            // SAFETY: the contract of the caller is that of the callee.
+            pairs(unsafe { summed_exponentials(to, from, len, splat(shift)) }, |a, b| a + b)
+        }
+
+        /// `exp(x - shift)` of every element, and sums that are added up to theirs.
+        ///
+        /// # Safety
+        /// On a machine of this level; `len` elements are valid at both places, which are the same or do not overlap.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn summed_exponentials(to: *mut f32, from: *const f32, len: usize, shift: Vector) -> Vector {
             let mut sums = [zero(); 4];
             let mut at = 0;
             while at < len {
@@ -266,7 +276,7 @@ macro_rules! rows {
                 }
                 at += 4 * LANES;
             }
-            pairs(add(add(sums[0], sums[2]), add(sums[1], sums[3])), |a, b| a + b)
+            add(add(sums[0], sums[2]), add(sums[1], sums[3]))
         }
 
         /// Turns scores into weights, as many rows at once as a vector has elements.
@@ -318,7 +328,7 @@ macro_rules! rows {
                     // SAFETY: whole vectors are inside.
                     all[r] = unsafe {
                         let row = first.add(r * pitch);
-                        sums_of_exponentials(row, n.div_ceil(LANES), splat(bases[r]))
+                        summed_exponentials(row, row, n.next_multiple_of(LANES), splat(bases[r]))
                     };
                 }
                 let all = across!(add, all);
@@ -326,29 +336,6 @@ macro_rules! rows {
                     *sum = *sum * shrinks[r] + all[r];
                 }
             }
-        }
-
-        /// `exp(x - shift)` of so many vectors in place, and their sums.
-        ///
-        /// # Safety
-        /// On a machine of this level; the vectors are valid.
-        $(#[$feature])*
-        #[inline]
-        unsafe fn sums_of_exponentials(x: *mut f32, count: usize, shift: Vector) -> Vector {
-            let mut sums = [zero(); 4];
-            for v in (0..count).step_by(4) {
-                // SAFETY: as many vectors are left.
-                unsafe {
-                    let x = x.add(v * LANES);
-                    match count - v {
-                        1 => exponential::<1>(x, x, LANES, shift, &mut sums),
-                        2 => exponential::<2>(x, x, LANES, shift, &mut sums),
-                        3 => exponential::<3>(x, x, LANES, shift, &mut sums),
-                        _ => exponential::<4>(x, x, LANES, shift, &mut sums),
-                    }
-                }
-            }
-            add(add(sums[0], sums[2]), add(sums[1], sums[3]))
         }
     };
 }
