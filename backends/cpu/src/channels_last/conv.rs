@@ -1,6 +1,6 @@
 //! Convolution of images with their channels last: tiles of positions by output channels, whose rows are read through pointers.
 
-use super::depthwise::{Depthwise, Filters};
+use super::depthwise::{Channels, Depthwise, Filters};
 use super::grouped;
 use super::product::{self, Pointwise};
 use super::windows::Windows;
@@ -52,16 +52,9 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let group = usize::try_from(site.int(4)?).ok()?;
     let windows = Windows::of(site, &filters[2..], [0, 1, 3])?;
     let (o, q, w_at) = (filters[0], filters[1], w.layout.offset);
-    if q == 1 && o == group {
-        let taps = windows.taps();
-        let filters = match &w.constant {
-            Some(t) => Filters::Packed(site.packs.filters(t, w_at, (o, 1, taps))),
-            None => Filters::Given(w_at),
-        };
-        return Some(Box::new(Depthwise::new(windows, o, filters)));
-    }
     let taps = windows.taps();
-    let each = winograd::Filters { groups: group, q, o: o.checked_div(group)?, planes: taps / 9 };
+    let channels = Channels { groups: group, q, o: o.checked_div(group)? };
+    let each = winograd::Filters { groups: group, q, o: channels.o, planes: taps / 9 };
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, each)
         && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..each.len()])
@@ -69,8 +62,15 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         let points = site.packs.points(t, w_at, each, tiles.0);
         return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
     }
+    if group != 1 && channels.of_a_vector().is_some() {
+        let filters = match &w.constant {
+            Some(t) => Filters::Packed(site.packs.filters(t, w_at, (o, q, taps))),
+            None => Filters::Given(w_at),
+        };
+        return Some(Box::new(Depthwise::new(windows, channels, filters)?));
+    }
     if group != 1 {
-        return grouped::make(site, windows, (q, o, group));
+        return Some(grouped::make(site, windows, channels));
     }
     if let Some(t) = &w.constant
         && product::pays(&windows, (o, q), panel_rows(windows.len()))
@@ -173,9 +173,11 @@ impl Conv {
                 let down = wanted.min(tiles);
                 (down, wanted.div_ceil(down).min(panels))
             }
+            // As few parts across as leave each of them filters that stay.
             false => {
-                let across = wanted.min(panels);
-                (wanted.div_ceil(across).min(tiles), across)
+                let need = (1..panels).find(|n| self.keeps_filters(panels.div_ceil(*n)));
+                let down = (wanted / need.unwrap_or(panels)).clamp(1, tiles);
+                (down, wanted.div_ceil(down).min(panels))
             }
         }
     }

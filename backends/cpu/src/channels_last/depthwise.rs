@@ -1,9 +1,9 @@
-//! Convolution of every channel by itself, channels last: a vector of channels after the other, a line of results at a time, from where the
-//! image lies. A sum over windows is one whose filters are ones.
+//! Convolution of every channel by itself, or of groups of channels, channels last: a vector of channels after the other, a line of results at
+//! a time, from where the image lies. A sum over windows is one whose filters are ones.
 
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Target, WindowLine, WindowRows, shape};
+use crate::gemm::kernel::{self, Groups, Target, WindowLine, WindowRows, shape};
 use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
@@ -20,41 +20,78 @@ pub enum Filters {
     Given(usize),
 }
 
-/// Windows over every channel with known shapes.
+/// Channels, in groups.
+#[derive(Clone, Copy)]
+pub struct Channels {
+    pub groups: usize,
+    /// Those of a group that are read, and written.
+    pub q: usize,
+    pub o: usize,
+}
+
+impl Channels {
+    /// How a vector takes groups, if one takes whole ones or a part of one.
+    pub fn of_a_vector(self) -> Option<Groups> {
+        let Channels { q, o, .. } = self;
+        let lanes = shape().lanes();
+        match q == o && matches!(q, 1 | 2 | 4 | 8) && (q == 1 || q < lanes) {
+            true => Some(Groups::Whole),
+            false => (o > 0 && o.is_multiple_of(lanes) && q <= FEW).then_some(Groups::One),
+        }
+    }
+
+    /// Those of an image, and of its results.
+    pub fn read(self) -> usize {
+        self.groups * self.q
+    }
+
+    pub fn written(self) -> usize {
+        self.groups * self.o
+    }
+}
+
+/// Windows over channels in groups with known shapes.
 pub struct Depthwise {
     windows: Windows,
-    channels: usize,
+    channels: Channels,
+    groups: Groups,
     filters: Filters,
 }
 
 impl Depthwise {
-    pub fn new(windows: Windows, channels: usize, filters: Filters) -> Depthwise {
-        Depthwise { windows, channels, filters }
+    /// A convolution; none if vectors do not take such groups.
+    pub fn new(windows: Windows, channels: Channels, filters: Filters) -> Option<Depthwise> {
+        Some(Depthwise { windows, channels, groups: channels.of_a_vector()?, filters })
     }
 
     /// Sums of windows.
     pub fn sums(windows: Windows, channels: usize) -> Depthwise {
         let taps = windows.taps();
         let ones = PackedFilters::new(&vec![1.0; channels * taps], (channels, 1, taps));
-        Depthwise::new(windows, channels, Filters::Ones(ones))
+        let channels = Channels { groups: channels, q: 1, o: 1 };
+        Depthwise { windows, channels, groups: Groups::Whole, filters: Filters::Ones(ones) }
     }
 
     /// Computes lines of results from line `first` on for a panel of channels. `rows` is what their windows read.
     fn block(&self, job: &Job<'_>, first: usize, rows: &[WindowLine], column: usize) {
         let (windows, lanes) = (&self.windows, shape().lanes());
-        let (taps, stride) = windows.neighbours();
-        let wide = shape().cols.min(self.channels - column);
+        let (Channels { q, o, .. }, channels) = (self.channels, self.channels.written());
+        let (taps, stride) = windows.neighbours(q);
+        let wide = shape().cols.min(channels - column);
         let vectors = if wide <= lanes { 1 } else { 2 };
-        let panel = job.filters.block(column, 0..windows.taps());
+        let panel = job.filters.block(column, 0..q * windows.taps());
         // A vector after the other: what neighbouring lines read of it stays in the first-level cache.
         for v in 0..vectors {
             let row = first * windows.wide();
-            let parts = kernel::panel_parts(row * self.channels + column, column, wide);
+            let parts = kernel::panel_parts(row * channels + column, column, wide);
+            let first = column + v * lanes;
             let a = WindowRows {
                 lines: rows,
-                high: windows.lines(),
-                step: windows.step(),
-                channel: column + v * lanes,
+                high: windows.lines(q),
+                step: windows.step(q),
+                group: q,
+                groups: self.groups,
+                channel: first / o * q + if self.groups == Groups::Whole { first % o } else { 0 },
                 taps,
                 stride,
                 count: windows.wide(),
@@ -65,7 +102,7 @@ impl Depthwise {
                 out: job.out.at(0),
                 len: job.out.len(),
                 parts: &parts[v..=v],
-                stride: self.channels,
+                stride: channels,
                 row,
                 add: false,
                 chain: job.finish.chain(true),
@@ -84,6 +121,9 @@ impl Depthwise {
         all.div_ceil(all.div_ceil(band))
     }
 }
+
+/// Channels of a group of which a line of windows is read again and again: what is read of it stays in the first-level cache.
+const FEW: usize = 16;
 
 /// Bytes of an image that stay in the second-level cache.
 const BAND: usize = 512 << 10;
@@ -107,7 +147,8 @@ impl Launch for Depthwise {
         if out.is_empty() {
             return Ok(());
         }
-        assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
+        let (Channels { q, .. }, channels) = (self.channels, self.channels.written());
+        assert!(self.windows.reach(self.channels.read()) <= x.len(), "windows inside the image");
         let taps = self.windows.taps();
         let own;
         let filters: &PackedFilters = match &self.filters {
@@ -115,29 +156,29 @@ impl Launch for Depthwise {
             Filters::Ones(ones) => ones,
             Filters::Given(at) => {
                 let all: &[f32] = &inputs[1].typed()[*at..];
-                own = PackedFilters::new(all, (self.channels, 1, taps));
+                own = PackedFilters::new(all, (channels, q, taps));
                 &own
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), self.channels), &block);
+        let finish = Finish::of(cx, (self.windows.len(), channels), &block);
         let shared = SharedSlice::new(out);
         let job = Job { filters, out: &shared, finish: &finish };
         let (band, high) = (self.band(), self.windows.high());
-        let (bands, panels) = (high.div_ceil(band), self.channels.div_ceil(shape().cols));
+        let (bands, panels) = (high.div_ceil(band), channels.div_ceil(shape().cols));
         let blocks = self.windows.planes() * bands * panels;
-        let tasks = cx.threads.tasks(shared.len() * taps, GRAIN).min(blocks);
+        let tasks = cx.threads.tasks(shared.len() * taps * q, GRAIN).min(blocks);
         cx.threads.each(tasks, |t| {
             let mut blocks = blocks * t / tasks..blocks * (t + 1) / tasks;
             let (words, lines) =
-                (size_of::<WindowLine>() / size_of::<usize>(), self.windows.lines());
+                (size_of::<WindowLine>() / size_of::<usize>(), self.windows.lines(q));
             with_scratch::<usize, 1, _>([band * lines * words], |[rows]| {
                 let rows = as_lines(&mut rows[..band * lines * words]);
                 while let Some(block) = blocks.next() {
                     let (plane, line) = (block / panels / bands, block / panels % bands * band);
                     let first = plane * high + line;
                     let rows = &mut rows[..band.min(high - line) * lines];
-                    self.windows.rows(x, first, rows);
+                    self.windows.rows(x, first, q, rows);
                     let last = ((block / panels + 1) * panels).min(blocks.end);
                     for block in block..last {
                         self.block(&job, first, rows, block % panels * shape().cols);
@@ -148,7 +189,7 @@ impl Launch for Depthwise {
         });
         if let Finish::Block(f) = finish {
             // Whole rows: the epilogue is not bound to the channels of a block.
-            cx.threads.chunks(out, self.channels, GRAIN, f);
+            cx.threads.chunks(out, channels, GRAIN, f);
         }
         Ok(())
     }

@@ -274,34 +274,35 @@ impl Windows {
     }
 
     /// True if [`rows`](Self::rows) are of neighbouring taps, and have columns between windows; otherwise of one tap, each column one window.
-    fn has_neighbours(&self) -> bool {
-        self.dilation[2] == 1 && has_row(self.size[2], self.stride[2])
+    /// Windows are over groups of so many channels, here and below.
+    fn has_neighbours(&self, group: usize) -> bool {
+        self.dilation[2] == 1 && has_row(self.size[2], self.stride[2], group)
     }
 
     /// Taps of a line of [`rows`](Self::rows), and columns from one window to the next.
-    pub fn neighbours(&self) -> (usize, usize) {
-        if self.has_neighbours() { (self.size[2], self.stride[2]) } else { (1, 1) }
+    pub fn neighbours(&self, group: usize) -> (usize, usize) {
+        if self.has_neighbours(group) { (self.size[2], self.stride[2]) } else { (1, 1) }
     }
 
     /// Positions from one column of [`rows`](Self::rows) to the next.
-    fn between(&self) -> usize {
-        if self.has_neighbours() { 1 } else { self.stride[2] }
+    fn between(&self, group: usize) -> usize {
+        if self.has_neighbours(group) { 1 } else { self.stride[2] }
     }
 
     /// Elements from one column of [`rows`](Self::rows) to the next.
-    pub fn step(&self) -> usize {
-        self.between() * self.pitch
+    pub fn step(&self, group: usize) -> usize {
+        self.between(group) * self.pitch
     }
 
     /// Lines that a window of [`rows`](Self::rows) reads.
-    pub fn lines(&self) -> usize {
-        self.taps() / self.neighbours().0
+    pub fn lines(&self, group: usize) -> usize {
+        self.taps() / self.neighbours(group).0
     }
 
     /// What the windows of lines of results from line `first` of all images on read: the lines of each, of neighbouring taps or of one tap.
-    pub fn rows(&self, x: &[f32], first: usize, rows: &mut [WindowLine]) {
-        let ((taps, _), step) = (self.neighbours(), self.between());
-        for (row, lines) in rows.chunks_exact_mut(self.lines()).enumerate() {
+    pub fn rows(&self, x: &[f32], first: usize, group: usize, rows: &mut [WindowLine]) {
+        let ((taps, _), step) = (self.neighbours(group), self.between(group));
+        for (row, lines) in rows.chunks_exact_mut(self.lines(group)).enumerate() {
             let (image, [z, y, _]) = self.place((first + row) * self.to[2]);
             let [plane, top, left] = [self.begin(0, z), self.begin(1, y), self.begin(2, 0)];
             for (i, line) in lines.iter_mut().enumerate() {

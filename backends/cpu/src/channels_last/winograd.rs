@@ -184,25 +184,19 @@ impl Winograd {
         Winograd { windows, size, tiles, filters, w_at, points, zeros }
     }
 
+    /// Groups whose inputs are transformed at once.
+    fn at_once(&self) -> usize {
+        (PANELS * shape().cols / self.filters.o).clamp(1, self.filters.groups)
+    }
+
     /// Elements of the transformed inputs of a tile for each point.
     fn line(&self) -> usize {
-        self.filters.planes * self.filters.inputs()
+        self.filters.planes * self.at_once() * self.filters.q
     }
 
     /// Output channels whose products are kept until they are transformed: of one group, or of whole groups.
     fn wide(&self) -> usize {
-        let (most, o) = (PANELS * shape().cols, self.filters.o);
-        if o < most { (most / o).min(self.filters.groups) * o } else { most }
-    }
-
-    /// The channels in parts of that size.
-    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
-        let (wide, all) = (self.wide(), self.filters.results());
-        let unit = wide.max(self.filters.o);
-        (0..all).step_by(unit).flat_map(move |first| {
-            let end = (first + unit).min(all);
-            (first..end).step_by(wide).map(move |c| c..(c + wide).min(end))
-        })
+        (PANELS * shape().cols).min(self.at_once() * self.filters.o)
     }
 
     /// Tiles of a block, of equal ones.
@@ -279,22 +273,31 @@ impl Block<'_> {
         let (from, to) = (count * self.conv.line() + APART, count * wide + APART);
         let points = self.conv.size.points();
         with_scratch::<f32, 2, _>([points * from, points * to], |[inputs, products]| {
-            self.transform_inputs(&mut inputs[..points * from], from);
-            for channels in self.conv.parts() {
-                let products = &mut products[..points * to];
-                self.products(&channels, (inputs, from), (products, wide), to);
-                self.transform_products(&channels, (products, wide), to);
+            let Filters { groups, o, .. } = self.conv.filters;
+            for first in (0..groups).step_by(self.conv.at_once()) {
+                let groups = first..(first + self.conv.at_once()).min(groups);
+                self.transform_inputs(&groups, &mut inputs[..points * from], from);
+                let channels = groups.start * o..groups.end * o;
+                for c in channels.clone().step_by(wide) {
+                    let channels = c..(c + wide).min(channels.end);
+                    let products = &mut products[..points * to];
+                    self.products(&groups, &channels, (inputs, from), (products, wide), to);
+                    self.transform_products(&channels, (products, wide), to);
+                }
             }
         });
     }
 
-    fn transform_inputs(&self, inputs: &mut [f32], apart: usize) {
-        let (conv, channels) = (self.conv, self.conv.filters.inputs());
+    /// Transforms what some groups read.
+    fn transform_inputs(&self, groups: &Range<usize>, inputs: &mut [f32], apart: usize) {
+        let (conv, q) = (self.conv, self.conv.filters.q);
+        let (first, channels) = (groups.start * q, groups.len() * q);
         let (extent, points) = (conv.size.extent(), conv.size.points());
         let mut taps = [0usize; PLANES * MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
             let taps = as_pointers(&mut taps[..conv.filters.planes * points]);
             conv.tiles.point(self.x, &conv.zeros, (tile, 1), 1, taps);
+            taps.iter_mut().for_each(|tap| *tap = tap.wrapping_add(first));
             for (plane, taps) in taps.chunks_exact(points).enumerate() {
                 let to = &mut inputs[i * conv.line() + plane * channels..];
                 assert!(to.len() >= (points - 1) * apart + channels, "the points fit");
@@ -304,9 +307,10 @@ impl Block<'_> {
         }
     }
 
-    /// The products of all points for some channels.
+    /// The products of all points for some channels; the inputs are those of some groups.
     fn products(
         &self,
+        held: &Range<usize>,
         channels: &Range<usize>,
         (inputs, from): (&[f32], usize),
         (products, stride): (&mut [f32], usize),
@@ -345,8 +349,8 @@ impl Block<'_> {
                             chain: &NONE,
                         };
                         let pieces: [Piece; PLANES] = std::array::from_fn(|plane| {
-                            let at = plane.min(planes - 1) * groups * q + group * q;
-                            Piece { first: inputs[p * from + r * step + at..].as_ptr(), step }
+                            let line = plane.min(planes - 1) * held.len() + group - held.start;
+                            Piece { first: inputs[p * from + r * step + line * q..].as_ptr(), step }
                         });
                         let a = Even { pieces: &pieces[..planes], length: q };
                         let b = PanelLines::all(b, depth);

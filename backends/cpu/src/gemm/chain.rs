@@ -279,6 +279,15 @@ impl<'a> Chain<'a> {
         &self.steps[self.registers..self.len]
     }
 
+    /// An operand of which the steps read an element for each of the result: it is fetched while sums are added up.
+    #[inline]
+    pub fn dense(&self) -> Option<&'a [f32]> {
+        self.steps().iter().find_map(|step| match step.operand() {
+            Some(Operand::Dense(d)) => Some(*d),
+            _ => None,
+        })
+    }
+
     /// The same for results whose row 0 is row `row`, up to where operands of rows end.
     pub fn beginning_at(&self, row: usize) -> Chain<'a> {
         let mut chain = *self;

@@ -7,8 +7,8 @@
 use super::chain::Chain;
 use crate::simd::{VectorLevel, level};
 use crate::vector;
-pub use crate::vector::operands::{Columns, Even, Piece, Pointed};
-pub use crate::vector::window_rows::{WindowLine, WindowRows, has_row};
+pub use crate::vector::operands::{Even, Piece, Pointed};
+pub use crate::vector::window_rows::{Groups, WindowLine, WindowRows, has_row};
 use half::{bf16, f16};
 use std::ops::Range;
 
@@ -329,17 +329,22 @@ pub unsafe fn even(
     at_level!(even(count, rows, a, b, ahead, target))
 }
 
-/// Rows of windows that lie beside each other, over one vector of channels: element `c` of a row of `target` is the sum over the taps of a
-/// window of channel `c` times that of the tap's weights.
+/// Rows of windows that lie beside each other, over one vector of channels: an element of a row of `target` is the sum over the taps of a
+/// window and the channels of its group of elements times weights.
 ///
 /// # Safety
-/// All columns inside the image have the channels of the target's part; the parts of the rows are valid for reads and writes and not aliased.
+/// All columns inside the image have the channels of the target's groups; the parts of the rows are valid for reads and writes and not aliased.
 pub unsafe fn window_rows(a: &WindowRows<'_>, target: &Target<'_>) {
-    assert!(a.count >= 1 && has_row(a.taps, a.stride), "rows of windows");
+    assert!(a.count >= 1 && has_row(a.taps, a.stride, a.group), "rows of windows");
     assert!(a.high >= 1 && a.lines.len().is_multiple_of(a.high), "all lines of each window");
-    let taps = a.high * a.taps;
-    let last = taps.saturating_sub(1) * a.apart + shape().lanes();
+    let lines = a.high * a.taps * a.group;
+    let last = lines.saturating_sub(1) * a.apart + shape().lanes();
     assert!(target.parts.len() == 1 && target.parts[0].skip == 0, "a vector of channels");
+    let fits = match a.groups {
+        Groups::Whole => matches!(a.group, 1 | 2 | 4 | 8) && a.group < shape().lanes(),
+        Groups::One => true,
+    };
+    assert!(a.group >= 1 && (fits || a.group == 1), "groups of a vector");
     assert!(a.weights.len() >= last, "weights of all taps");
     target.covers(a.count * (a.lines.len() / a.high));
     at_level!(window_rows(a, target))

@@ -14,7 +14,6 @@ super::pools::pools!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::peak::peak!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::groups::groups!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::halves::halves!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::window_rows::window_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 

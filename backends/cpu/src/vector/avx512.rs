@@ -14,7 +14,6 @@ super::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::peak::peak!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::groups::groups!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::halves::halves!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::window_rows::window_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 

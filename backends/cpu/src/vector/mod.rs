@@ -10,7 +10,6 @@ pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
 pub mod functions;
-pub mod groups;
 pub mod halves;
 pub mod lines;
 #[cfg(target_arch = "aarch64")]

@@ -16,7 +16,6 @@ super::pools::pools!(#[target_feature(enable = "neon")]);
 super::planes::planes!(#[target_feature(enable = "neon")]);
 super::winograd::winograd!(#[target_feature(enable = "neon")]);
 super::peak::peak!(#[target_feature(enable = "neon")]);
-super::groups::groups!(#[target_feature(enable = "neon")]);
 super::halves::halves!(#[target_feature(enable = "neon")]);
 super::window_rows::window_rows!(#[target_feature(enable = "neon")]);
 

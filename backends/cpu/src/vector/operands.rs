@@ -170,14 +170,6 @@ impl<const R: usize> Rows<R> for Pointed<'_> {
     }
 }
 
-/// Rows that are vectors, one element for each column: a pointer to the column 0 of each, piece by piece.
-#[derive(Clone, Copy)]
-pub struct Columns<'a> {
-    pub rows: &'a [*const f32],
-    /// The tile's first column.
-    pub column: usize,
-}
-
 /// Where a piece of rows at equal distances lies.
 #[derive(Clone, Copy)]
 #[repr(C)]

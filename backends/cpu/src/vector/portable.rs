@@ -13,7 +13,6 @@ super::pools::pools!();
 super::planes::planes!();
 super::winograd::winograd!();
 super::peak::peak!();
-super::groups::groups!();
 super::halves::halves!();
 super::window_rows::window_rows!();
 

@@ -5,7 +5,7 @@
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
         use crate::gemm::chain::{Operand, Ramp, Scale, Step};
-        use crate::vector::operands::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
+        use crate::vector::operands::{Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::gemm::kernel::{PanelLines, Panels, Part, Right, Target};
         use std::mem::MaybeUninit;
 
@@ -92,6 +92,9 @@ macro_rules! tiles {
 
         /// Depth in which the lines of the result arrive.
         const LONG: usize = 64;
+
+        /// Steps of a tile that what is fetched takes to arrive.
+        const SOON: usize = 16;
 
         /// Elements of a line of a cache.
         const CACHE_LINE: usize = 16;
@@ -218,12 +221,13 @@ macro_rules! tiles {
             // Spread evenly over all that is summed here. If nothing is ahead, an address that is mapped is fetched again and again.
             let pace = ahead.len().div_ceil((count * depth).max(1));
             let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
+            // What the sums will meet is fetched shortly before: what is summed would drive it out of the first-level cache again.
+            let soon = depth.saturating_sub(R * V + SOON);
+            let dense = t.chain.dense().map_or(t.out.cast_const(), <[f32]>::as_ptr);
             for panel in 0..count {
-                if depth >= LONG {
+                if V == 1 && depth >= LONG {
                     for r in 0..R {
-                        for v in 0..V {
-                            prefetch_to_write(t.out.wrapping_add(parts[v].at + r * t.stride));
-                        }
+                        prefetch_to_write(t.out.wrapping_add(parts[0].at + r * t.stride));
                     }
                 }
                 let mut sums = [[zero(); V]; R];
@@ -248,6 +252,12 @@ macro_rules! tiles {
                         }
                         left -= 1;
                         // A step of one vector has no time for it.
+                        if V > 1 {
+                            let i = k.saturating_sub(soon).min(R * V - 1);
+                            let at = parts[0].at + i / V * t.stride + i % V * LANES;
+                            prefetch_to_write(t.out.wrapping_add(at));
+                            prefetch(dense.wrapping_add(at));
+                        }
                         if V > 1 || !A::MANY {
                             prefetch(A::row(cursor, 0).wrapping_add(AHEAD));
                             prefetch_later(ahead);

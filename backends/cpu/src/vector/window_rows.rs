@@ -1,5 +1,6 @@
-//! The body of depthwise convolutions with channels last, for any kind of vector: every lane is a channel. A column of the image is loaded
-//! once for all neighbouring taps that it meets, and their weights stay in registers.
+//! The body of depthwise and grouped convolutions with channels last, for any kind of vector: every lane is an output channel, and reads the
+//! input channels of its own group. A column of the image is loaded and spread to the lanes once for all neighbouring taps that it meets, and
+//! their weights stay in registers.
 
 /// What a line of the windows of a row of results reads. Columns are counted from the first tap of the first window.
 #[derive(Clone, Copy, Debug)]
@@ -21,24 +22,40 @@ pub struct WindowRows<'a> {
     pub high: usize,
     /// Elements from one column to the next.
     pub step: usize,
-    /// The first channel.
+    /// Channels that every result is a sum over, and how the vector reads them.
+    pub group: usize,
+    pub groups: Groups,
+    /// The first channel that is read.
     pub channel: usize,
     /// Neighbouring taps of each line, and columns from one window to the next.
     pub taps: usize,
     pub stride: usize,
     /// Windows of each row.
     pub count: usize,
-    /// The weights of the vector for the first tap, and elements from one tap to the next.
+    /// The weights of the vector for the first channel of the group and the first tap, and elements from one channel to the next; then those
+    /// of the next tap.
     pub weights: &'a [f32],
     pub apart: usize,
+}
+
+/// How many groups a vector of results takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// Whole ones of 1, 2, 4 or 8 channels in and out.
+    Whole,
+    /// One, or a part of it.
+    One,
 }
 
 /// A vector of zeros, which lies outside of the image.
 pub static ZEROS: [f32; 16] = [0.0; 16];
 
-/// True if the kernel has a loop for windows of so many neighbouring taps at such a stride.
-pub const fn has_row(taps: usize, stride: usize) -> bool {
-    matches!((taps, stride), (1 | 3 | 5 | 7, 1) | (3 | 5, 2))
+/// True if the kernel has a loop for windows of so many neighbouring taps at such a stride, over groups of so many channels.
+pub const fn has_row(taps: usize, stride: usize, group: usize) -> bool {
+    match group {
+        1 => matches!((taps, stride), (1 | 3 | 5 | 7, 1) | (3 | 5, 2)),
+        _ => matches!((taps, stride), (1 | 3, 1) | (3, 2)),
+    }
 }
 
 /// Columns that the tile of the longest windows reads.
@@ -68,20 +85,42 @@ pub(super) use every_column;
 /// Defines `window_rows` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! window_rows {
     ($(#[$feature:meta])*) => {
-        use crate::vector::window_rows::{WindowLine, WindowRows, ZEROS, every_column};
+        use crate::vector::window_rows::{Groups, WindowLine, WindowRows, ZEROS, every_column};
+
+        /// One group whose channels every lane reads.
+        const ONE: usize = 0;
 
         /// # Safety
         /// As [`crate::gemm::kernel::window_rows`], on a machine of this level.
         pub unsafe fn window_rows(a: &WindowRows<'_>, t: &Target<'_>) {
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
+                match (a.groups, a.group) {
+                    (Groups::Whole, 1) => match (a.taps, a.stride) {
+                        (5, 1) => windows::<1, 5, 1>(a, t),
+                        (7, 1) => windows::<1, 7, 1>(a, t),
+                        (5, 2) => windows::<1, 5, 2>(a, t),
+                        _ => of_group::<1>(a, t),
+                    },
+                    (Groups::Whole, 2) => of_group::<2>(a, t),
+                    (Groups::Whole, 4) => of_group::<4>(a, t),
+                    (Groups::Whole, _) => of_group::<8>(a, t),
+                    (Groups::One, _) => of_group::<ONE>(a, t),
+                }
+            }
+        }
+
+        /// Windows over groups of `Q` channels, or over [`ONE`].
+        ///
+        /// # Safety
+        /// As [`window_rows`].
+        unsafe fn of_group<const Q: usize>(a: &WindowRows<'_>, t: &Target<'_>) {
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
                 match (a.taps, a.stride) {
-                    (1, 1) => windows::<1, 1>(a, t),
-                    (3, 1) => windows::<3, 1>(a, t),
-                    (5, 1) => windows::<5, 1>(a, t),
-                    (7, 1) => windows::<7, 1>(a, t),
-                    (3, 2) => windows::<3, 2>(a, t),
-                    (5, 2) => windows::<5, 2>(a, t),
+                    (1, 1) => windows::<Q, 1, 1>(a, t),
+                    (3, 1) => windows::<Q, 3, 1>(a, t),
+                    (3, 2) => windows::<Q, 3, 2>(a, t),
                     _ => unreachable!("the caller bounds the taps"),
                 }
             }
@@ -103,7 +142,7 @@ macro_rules! window_rows {
         /// # Safety
         /// As [`window_rows`].
         $(#[$feature])*
-        unsafe fn windows<const K: usize, const S: usize>(a: &WindowRows<'_>, t: &Target<'_>) {
+        unsafe fn windows<const Q: usize, const K: usize, const S: usize>(a: &WindowRows<'_>, t: &Target<'_>) {
             let mut part = t.parts[0];
             for (i, lines) in a.lines.chunks_exact(a.high).enumerate() {
                 let row = t.row + i * a.count;
@@ -119,9 +158,9 @@ macro_rules! window_rows {
                             // SAFETY: as promised.
                             unsafe {
                                 match part.len == LANES {
-                                    true if from <= first && last <= to => window_tile::<$high, K, S, false, false>(at, a, t),
-                                    true => window_tile::<$high, K, S, true, false>(at, a, t),
-                                    false => window_tile::<$high, K, S, true, true>(at, a, t),
+                                    true if from <= first && last <= to => window_tile::<$high, Q, K, S, false, false>(at, a, t),
+                                    true => window_tile::<$high, Q, K, S, true, false>(at, a, t),
+                                    false => window_tile::<$high, Q, K, S, true, true>(at, a, t),
                                 }
                             }
                             done += $high;
@@ -142,21 +181,25 @@ macro_rules! window_rows {
         /// # Safety
         /// As [`window_rows`].
         $(#[$feature])*
-        unsafe fn window_tile<const R: usize, const K: usize, const S: usize, const EDGE: bool, const PART: bool>(
+        unsafe fn window_tile<const R: usize, const Q: usize, const K: usize, const S: usize, const EDGE: bool, const PART: bool>(
             WindowTile { lines, done, part, row }: WindowTile<'_>,
             a: &WindowRows<'_>,
             t: &Target<'_>,
         ) {
             let mut sums = [[zero(); 1]; R];
             let mut weights = a.weights.as_ptr();
+            let group = if Q == ONE { a.group } else { Q };
             for line in lines {
+                for c in 0..group {
                 let mut w = [zero(); K];
                 for j in 0..K {
-                    // SAFETY: there are weights for all taps.
-                    w[j] = unsafe { load(weights) };
-                    weights = weights.wrapping_add(a.apart);
+                    // SAFETY: there are weights for all channels and taps.
+                    w[j] = unsafe { load(weights.wrapping_add((j * group + c) * a.apart)) };
                 }
                 let mut at = line.first.wrapping_add(done * S * a.step + a.channel);
+                if Q == ONE {
+                    at = at.wrapping_add(c);
+                }
                 // With a loop over columns, sums would not stay in registers.
                 macro_rules! column {
                     ($c:literal) => {
@@ -164,7 +207,14 @@ macro_rules! window_rows {
                             let is_inside = !EDGE || (done * S + $c).wrapping_sub(line.from) < line.wide;
                             let from = if is_inside { at } else { ZEROS.as_ptr() };
                             // SAFETY: the column is inside the image, or zeros.
-                            let x = unsafe { if PART { load_part(from, part) } else { load(from) } };
+                            let x = unsafe {
+                                match Q {
+                                    ONE => splat(*from),
+                                    _ if PART => load_part(from, part),
+                                    _ => load(from),
+                                }
+                            };
+                            let x = if Q > 1 { spread::<Q>(x, c) } else { x };
                             at = at.wrapping_add(a.step);
                             for j in 0..K {
                                 if $c >= j && ($c - j) % S == 0 && ($c - j) / S < R {
@@ -176,6 +226,8 @@ macro_rules! window_rows {
                 }
                 every_column!(column);
                 let _ = at;
+              }
+                weights = weights.wrapping_add(K * group * a.apart);
             }
             let parts = [part];
             settle!(R, 1, sums, parts, t, row);
