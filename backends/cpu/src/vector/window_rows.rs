@@ -189,44 +189,51 @@ macro_rules! window_rows {
             let mut sums = [[zero(); 1]; R];
             let mut weights = a.weights.as_ptr();
             let group = if Q == ONE { a.group } else { Q };
+            let few = (R * S).div_ceil(if Q == ONE { LANES } else { Q });
             for line in lines {
                 for c in 0..group {
-                let mut w = [zero(); K];
-                for j in 0..K {
-                    // SAFETY: there are weights for all channels and taps.
-                    w[j] = unsafe { load(weights.wrapping_add((j * group + c) * a.apart)) };
-                }
-                let mut at = line.first.wrapping_add(done * S * a.step + a.channel);
-                if Q == ONE {
-                    at = at.wrapping_add(c);
-                }
-                // With a loop over columns, sums would not stay in registers.
-                macro_rules! column {
-                    ($c:literal) => {
-                        if $c < (R - 1) * S + K {
-                            let is_inside = !EDGE || (done * S + $c).wrapping_sub(line.from) < line.wide;
-                            let from = if is_inside { at } else { ZEROS.as_ptr() };
-                            // SAFETY: the column is inside the image, or zeros.
-                            let x = unsafe {
-                                match Q {
-                                    ONE => splat(*from),
-                                    _ if PART => load_part(from, part),
-                                    _ => load(from),
-                                }
-                            };
-                            let x = if Q > 1 { spread::<Q>(x, c) } else { x };
-                            at = at.wrapping_add(a.step);
-                            for j in 0..K {
-                                if $c >= j && ($c - j) % S == 0 && ($c - j) / S < R {
-                                    sums[($c - j) / S][0] = multiply_add(x, w[j], sums[($c - j) / S][0]);
+                    let mut w = [zero(); K];
+                    for j in 0..K {
+                        // SAFETY: there are weights for all channels and taps.
+                        w[j] = unsafe { load(weights.wrapping_add((j * group + c) * a.apart)) };
+                    }
+                    let mut at = line.first.wrapping_add(done * S * a.step + a.channel);
+                    if Q != 1 {
+                        // The columns that the next windows are the first to meet, a few with each channel.
+                        for i in 0..few {
+                            prefetch(at.wrapping_add(((R - 1) * S + K + c * few + i) * a.step));
+                        }
+                    }
+                    if Q == ONE {
+                        at = at.wrapping_add(c);
+                    }
+                    // With a loop over columns, sums would not stay in registers.
+                    macro_rules! column {
+                        ($c:literal) => {
+                            if $c < (R - 1) * S + K {
+                                let is_inside = !EDGE || (done * S + $c).wrapping_sub(line.from) < line.wide;
+                                let from = if is_inside { at } else { ZEROS.as_ptr() };
+                                // SAFETY: the column is inside the image, or zeros.
+                                let x = unsafe {
+                                    match Q {
+                                        ONE => splat(*from),
+                                        _ if PART => load_part(from, part),
+                                        _ => load(from),
+                                    }
+                                };
+                                let x = if Q > 1 { spread::<Q>(x, c) } else { x };
+                                at = at.wrapping_add(a.step);
+                                for j in 0..K {
+                                    if $c >= j && ($c - j) % S == 0 && ($c - j) / S < R {
+                                        sums[($c - j) / S][0] = multiply_add(x, w[j], sums[($c - j) / S][0]);
+                                    }
                                 }
                             }
-                        }
-                    };
+                        };
+                    }
+                    every_column!(column);
+                    let _ = at;
                 }
-                every_column!(column);
-                let _ = at;
-              }
                 weights = weights.wrapping_add(K * group * a.apart);
             }
             let parts = [part];
