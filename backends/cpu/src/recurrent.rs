@@ -300,7 +300,7 @@ simd! {
 
 simd! {
     /// What a share is kept of and the rest is new.
-    fn mix(share: &[f32], new: &[f32], h: &mut [f32]) {
+    pub(super) fn mix(share: &[f32], new: &[f32], h: &mut [f32]) {
         for (h, (share, new)) in h.iter_mut().zip(share.iter().zip(new)) {
             *h = (1.0 - share) * new + share * *h;
         }

@@ -1,17 +1,19 @@
 //! The steps of recurrent layers with activations of choice, clipped sums and sequences of different lengths. f32.
 //!
-//! Results that nothing reads are the places that steps work in: two of each, so that a step has those of the one before.
+//! Sequences are computed from the longest to the shortest one, so that those that go on are the first rows of every product. Results that
+//! nothing reads are not written.
 
 use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math::{exp, log, maximum, minimum, tanh};
-use super::recurrent::{Ready, Weight, add_products, by, multiply_by};
+use super::recurrent::{Ready, Weight, add_products, by, mix, multiply_by};
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
 use super::vector::functions::{Function, map};
 use mlc_dsl::ir::{Attr, DType};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// Long short-term memory.
 pub const LSTM: Maker = |s| make(s, |s| Some(Cell::Lstm { coupled: s.bool(1)? }));
@@ -36,7 +38,7 @@ impl Cell {
         }
     }
 
-    /// Where the numbers of the activations are among the arguments; behind them are two scales of each.
+    /// Where the numbers of the activations are among the arguments; behind them are two scales of each, and the lengths of the sequences.
     fn kinds(self) -> usize {
         match self {
             Cell::Lstm { .. } => 6,
@@ -74,9 +76,9 @@ fn make(
     let [s, d, b, _] = *site.args.first()?.layout.shape.as_slice() else { return None };
     let [_, _, h] = *site.args[1].layout.shape.as_slice() else { return None };
     let kinds = cell.kinds();
-    let is_number = |i: usize| if i == kinds { DType::I64 } else { DType::F32 };
+    let is_number = |i: usize| if i == kinds || i == kinds + 3 { DType::I64 } else { DType::F32 };
     let typed = site.args.iter().enumerate().all(|(i, a)| a.dtype == is_number(i));
-    if !typed || !site.args.iter().all(|a| a.layout.is_dense()) || site.args.len() != kinds + 3 {
+    if !typed || !site.args.iter().all(|a| a.layout.is_dense()) || site.args.len() != kinds + 4 {
         return None;
     }
     let most = site.float(0)? as f32;
@@ -149,10 +151,10 @@ simd! {
 }
 
 simd! {
-    /// What a share is kept of and the rest is new.
-    fn mix(share: &[f32], new: &[f32], old: &[f32], to: &mut [f32]) {
-        for (to, (share, (new, old))) in to.iter_mut().zip(share.iter().zip(new.iter().zip(old))) {
-            *to = (1.0 - share) * new + share * old;
+    /// What a share is new and the rest is kept of.
+    fn take_in(share: &[f32], new: &[f32], old: &mut [f32]) {
+        for (old, (share, new)) in old.iter_mut().zip(share.iter().zip(new)) {
+            *old = (1.0 - share) * *old + share * new;
         }
     }
 }
@@ -192,13 +194,23 @@ impl Launch for Steps {
         if b * h == 0 {
             return Ok(());
         }
-        cx.threads.each(d, |direction| {
-            let way = Way { steps: self, inputs, outs: &outs, d: direction, threads: cx.threads };
-            match self.cell {
-                Cell::Lstm { coupled } => way.lstm(coupled),
-                Cell::Gru { reset_after } => way.gru(reset_after),
-                Cell::Simple => way.simple(),
-            }
+        let last = self.cell.kinds() + 3;
+        let lengths = &inputs[last].typed::<i64>()[self.at[last]..][..b];
+        with_scratch::<usize, 1, _>([b], |[order]| {
+            let order = &mut order[..b];
+            order.iter_mut().enumerate().for_each(|(i, line)| *line = i);
+            // Unstable sorts allocate nothing.
+            order.sort_unstable_by_key(|&line| (Reverse(lengths[line]), line));
+            let order = &*order;
+            cx.threads.each(d, |direction| {
+                let (steps, outs, threads) = (self, &outs, cx.threads);
+                let way = Way { steps, inputs, outs, d: direction, order, lengths, threads };
+                match self.cell {
+                    Cell::Lstm { coupled } => way.lstm(coupled),
+                    Cell::Gru { reset_after } => way.gru(reset_after),
+                    Cell::Simple => way.simple(),
+                }
+            });
         });
         Ok(())
     }
@@ -210,6 +222,9 @@ struct Way<'a> {
     inputs: &'a [Array<'a>],
     outs: &'a [SharedSlice<'a, f32>],
     d: usize,
+    /// The sequences, from the longest to the shortest one, and the length of each.
+    order: &'a [usize],
+    lengths: &'a [i64],
     threads: &'a Threads,
 }
 
@@ -219,6 +234,15 @@ impl<'a> Way<'a> {
         &self.inputs[k].typed::<f32>()[self.steps.at[k] + self.d * len..][..len]
     }
 
+    /// The lines of a state before the first step, in order.
+    fn first(&self, k: usize, to: &mut [f32]) {
+        let [_, _, b, h] = self.steps.extents;
+        let from = self.arg(k, b * h);
+        for (to, line) in to.chunks_exact_mut(h).zip(self.order) {
+            to.copy_from_slice(&from[line * h..][..h]);
+        }
+    }
+
     fn activation(&self, k: usize) -> Activation {
         let (first, (_, count)) = (self.steps.cell.kinds(), self.steps.cell.state());
         let kinds = &self.inputs[first].typed::<i64>()[self.steps.at[first] + self.d * count..];
@@ -226,79 +250,92 @@ impl<'a> Way<'a> {
         Activation { kind: kinds[k], alpha: scale(1), beta: scale(2) }
     }
 
-    /// A result at a step: lines of `width` elements. Only one of them is alive at once.
-    fn out(&self, k: usize, t: usize, width: usize) -> &'a mut [f32] {
-        let [_, d, b, _] = self.steps.extents;
-        let t = if self.steps.read[k] { t } else { t % 2 };
-        // SAFETY: every direction writes its own part of each step, and callers hold a part of each result at a time.
-        unsafe { self.outs[k].part((t * d + self.d) * b * width, b * width) }
+    /// The sequences that go on at a step, in order. What results have of the others is zero.
+    fn going_on(&self, t: usize) -> &'a [usize] {
+        let [steps, d, b, _] = self.steps.extents;
+        let count = self.order.partition_point(|&line| self.lengths[line] > t as i64);
+        for (k, _) in self.steps.read.iter().enumerate().filter(|(_, is_read)| **is_read) {
+            let width = self.outs[k].len() / (steps * d * b);
+            self.order[count..].iter().for_each(|&line| self.line(k, t, line, width).fill(0.0));
+        }
+        &self.order[..count]
     }
 
-    /// A result at the step before; before the first one, the argument.
-    fn before(&self, k: usize, t: usize, arg: usize) -> &'a [f32] {
-        let [_, _, b, h] = self.steps.extents;
-        match t {
-            0 => self.arg(arg, b * h),
-            _ => self.out(k, t - 1, h),
+    /// A line of a result at a step.
+    fn line(&self, k: usize, t: usize, line: usize, width: usize) -> &'a mut [f32] {
+        let [_, d, b, _] = self.steps.extents;
+        // SAFETY: every direction writes its own lines of each step, and callers hold one line of each result at a time.
+        unsafe { self.outs[k].part(((t * d + self.d) * b + line) * width, width) }
+    }
+
+    /// Writes a line of a result at a step, if something reads that.
+    fn keep(&self, k: usize, t: usize, line: usize, values: &[f32]) {
+        if self.steps.read[k] {
+            self.line(k, t, line, values.len()).copy_from_slice(values);
         }
     }
 
-    /// What the inputs contribute at a step.
-    fn x(&self, t: usize) -> &'a [f32] {
+    /// What the inputs contribute to a line at a step.
+    fn x(&self, t: usize, line: usize) -> &'a [f32] {
         let [_, d, b, h] = self.steps.extents;
-        let len = b * self.steps.cell.gates() * h;
-        &self.inputs[0].typed::<f32>()[self.steps.at[0] + (t * d + self.d) * len..][..len]
+        let len = self.steps.cell.gates() * h;
+        let at = ((t * d + self.d) * b + line) * len;
+        &self.inputs[0].typed::<f32>()[self.steps.at[0] + at..][..len]
     }
 
-    fn product(&self, from: &[f32], weight: &Ready<'_>, to: &mut [f32]) {
-        let [_, _, m, k] = self.steps.extents;
+    /// The products of the first `m` lines.
+    fn product(&self, m: usize, from: &[f32], weight: &Ready<'_>, to: &mut [f32]) {
+        let [.., k] = self.steps.extents;
         let product =
             |_| Product { left: Left::Plain(by(from, k)), right: Right::Packed(weight), at: 0 };
         let sizes = GemmSizes { m, n: weight.n, k };
-        gemm(self.threads, sizes, 1, product, to, Finish::Nothing);
+        gemm(self.threads, sizes, 1, product, &mut to[..m * weight.n], Finish::Nothing);
     }
 
     fn lstm(&self, coupled: bool) {
-        let [s, _, _, n] = self.steps.extents;
+        let [s, _, b, n] = self.steps.extents;
         let (rows, most) = (4 * n, self.steps.most);
         let (bias, peepholes) = (self.arg(2, 2 * rows), self.arg(5, 3 * n));
         let (of_input, of_state) = bias.split_at(rows);
         let [gate, new, shown] = [0, 1, 2].map(|k| self.activation(k));
         let weight = self.steps.weights[self.d].0.ready(self.inputs);
-        for t in 0..s {
-            let (h, c) = (self.before(6, t, 3), self.before(3, t, 4));
-            let [u, v, gates] = [0, 1, 2].map(|k| self.out(k, t, rows));
-            let [cells, w, o, y] = [3, 4, 5, 6].map(|k| self.out(k, t, n));
-            self.product(h, &weight, u);
-            for (i, x) in self.x(t).chunks_exact(rows).enumerate() {
-                let (wide, line) = (i * rows..(i + 1) * rows, i * n..(i + 1) * n);
-                let (u, v, s) = (&mut u[wide.clone()], &mut v[wide.clone()], &mut gates[wide]);
-                add_three(x, of_input, of_state, u);
-                let old = &c[line.clone()];
-                for (k, (u, v)) in u.chunks_exact(n).zip(v.chunks_exact_mut(n)).enumerate() {
-                    match k {
-                        0 | 2 => clipped(most, u, &peepholes[k * n..][..n], old, v),
-                        _ => clip(most, u, v),
+        let sizes = [b * n, b * n, b * rows, rows, rows, n, n];
+        with_scratch::<f32, 7, _>(sizes, |[states, cells, sums, v, gates, w, o]| {
+            let (v, gates, w, o) = (&mut v[..rows], &mut gates[..rows], &mut w[..n], &mut o[..n]);
+            self.first(3, &mut states[..b * n]);
+            self.first(4, &mut cells[..b * n]);
+            for t in 0..s {
+                let lines = self.going_on(t);
+                self.product(lines.len(), states, &weight, sums);
+                for (i, &line) in lines.iter().enumerate() {
+                    let u = &mut sums[i * rows..][..rows];
+                    let (cell, y) = (&mut cells[i * n..][..n], &mut states[i * n..][..n]);
+                    add_three(self.x(t, line), of_input, of_state, u);
+                    for (k, (u, v)) in u.chunks_exact(n).zip(v.chunks_exact_mut(n)).enumerate() {
+                        match k {
+                            0 | 2 => clipped(most, u, &peepholes[k * n..][..n], cell, v),
+                            _ => clip(most, u, v),
+                        }
                     }
-                }
-                activate(gate, &v[..3 * n], &mut s[..3 * n]);
-                activate(new, &v[3 * n..], &mut s[3 * n..]);
-                let cell = &mut cells[line.clone()];
-                match coupled {
-                    true => mix(&s[..n], old, &s[3 * n..], cell),
-                    false => {
-                        multiply(&s[2 * n..3 * n], old, cell);
-                        add_products(&s[..n], &s[3 * n..], cell);
+                    activate(gate, &v[..3 * n], &mut gates[..3 * n]);
+                    activate(new, &v[3 * n..], &mut gates[3 * n..]);
+                    let (take, news) = (&gates[..n], &gates[3 * n..]);
+                    match coupled {
+                        true => take_in(take, news, cell),
+                        false => {
+                            multiply_by(&gates[2 * n..3 * n], cell);
+                            add_products(take, news, cell);
+                        }
                     }
+                    clipped(most, &u[n..2 * n], &peepholes[n..2 * n], cell, w);
+                    activate(gate, w, o);
+                    activate(shown, cell, y);
+                    multiply_by(o, y);
+                    let results = [&*u, v, gates, cell, w, o, y];
+                    results.iter().enumerate().for_each(|(k, v)| self.keep(k, t, line, v));
                 }
-                let (w, o) = (&mut w[line.clone()], &mut o[line.clone()]);
-                clipped(most, &u[n..2 * n], &peepholes[n..2 * n], cell, w);
-                activate(gate, w, o);
-                let y = &mut y[line];
-                activate(shown, cell, y);
-                multiply_by(o, y);
             }
-        }
+        });
     }
 
     fn gru(&self, reset_after: bool) {
@@ -309,67 +346,75 @@ impl<'a> Way<'a> {
         let (weight, hidden) = &self.steps.weights[self.d];
         let (weight, hidden) =
             (weight.ready(self.inputs), hidden.as_ref().map(|w| w.ready(self.inputs)));
-        with_scratch::<f32, 1, _>([b * n], |[passed]| {
+        let (all, each) = (b * rows, b * n);
+        let sizes = [each, all, all, all, rows, each, each, n];
+        with_scratch::<f32, 8, _>(sizes, |[states, z, u, gates, v, passed, w, news]| {
+            let (v, news) = (&mut v[..rows], &mut news[..n]);
+            self.first(3, &mut states[..each]);
             for t in 0..s {
-                let h = self.before(6, t, 3);
-                let [u, z, v, gates] = [0, 1, 2, 3].map(|k| self.out(k, t, rows));
-                let [w, news, y] = [4, 5, 6].map(|k| self.out(k, t, n));
-                self.product(h, &weight, z);
-                for (i, x) in self.x(t).chunks_exact(rows).enumerate() {
+                let lines = self.going_on(t);
+                self.product(lines.len(), states, &weight, z);
+                for (i, &line) in lines.iter().enumerate() {
                     let wide = i * rows..(i + 1) * rows;
                     let (u, z) = (&mut u[wide.clone()], &mut z[wide.clone()]);
-                    u.copy_from_slice(x);
+                    u.copy_from_slice(self.x(t, line));
                     add(of_input, u);
                     add(of_state, z);
-                    let v = &mut v[wide.clone()];
                     v.copy_from_slice(u);
                     add(z, v);
                     v.iter_mut().for_each(|v| *v = minimum(maximum(*v, -most), most));
-                    activate(gate, v, &mut gates[wide]);
+                    let gates = &mut gates[wide];
+                    activate(gate, v, gates);
+                    let results = [&*u, z, v, gates];
+                    results.iter().enumerate().for_each(|(k, v)| self.keep(k, t, line, v));
                 }
                 let reset = |i: usize| i * rows + n..i * rows + 2 * n;
                 if let Some(hidden) = &hidden {
-                    for (i, (to, h)) in
-                        passed.chunks_exact_mut(n).zip(h.chunks_exact(n)).enumerate()
-                    {
-                        multiply(h, &gates[reset(i)], to);
+                    for i in 0..lines.len() {
+                        let line = i * n..(i + 1) * n;
+                        multiply(&states[line.clone()], &gates[reset(i)], &mut passed[line]);
                     }
-                    self.product(passed, hidden, w);
+                    self.product(lines.len(), passed, hidden, w);
                 }
-                for i in 0..b {
-                    let (late, line) = (i * rows + 2 * n..(i + 1) * rows, i * n..(i + 1) * n);
-                    let w = &mut w[line.clone()];
+                for (i, &line) in lines.iter().enumerate() {
+                    let (late, own) = (i * rows + 2 * n..(i + 1) * rows, i * n..(i + 1) * n);
+                    let (w, y) = (&mut w[own.clone()], &mut states[own]);
                     match reset_after {
                         true => multiply(&gates[reset(i)], &z[late.clone()], w),
                         false => add(&of_state[2 * n..], w),
                     }
                     add(&u[late], w);
                     w.iter_mut().for_each(|w| *w = minimum(maximum(*w, -most), most));
-                    let news = &mut news[line.clone()];
                     activate(new, w, news);
-                    mix(&gates[i * rows..][..n], news, &h[line.clone()], &mut y[line]);
+                    mix(&gates[i * rows..][..n], news, y);
+                    let results = [&*w, news, y];
+                    results.iter().enumerate().for_each(|(k, v)| self.keep(4 + k, t, line, v));
                 }
             }
         });
     }
 
     fn simple(&self) {
-        let [s, _, _, n] = self.steps.extents;
+        let [s, _, b, n] = self.steps.extents;
+        let most = self.steps.most;
         let (of_input, of_state) = self.arg(2, 2 * n).split_at(n);
         let f = self.activation(0);
         let weight = self.steps.weights[self.d].0.ready(self.inputs);
-        for t in 0..s {
-            let h = self.before(1, t, 3);
-            let [v, y] = [0, 1].map(|k| self.out(k, t, n));
-            self.product(h, &weight, v);
-            let lines = v.chunks_exact_mut(n).zip(y.chunks_exact_mut(n));
-            for ((v, y), x) in lines.zip(self.x(t).chunks_exact(n)) {
-                [x, of_input, of_state].iter().for_each(|x| add(x, v));
-                v.iter_mut()
-                    .for_each(|v| *v = minimum(maximum(*v, -self.steps.most), self.steps.most));
-                activate(f, v, y);
+        with_scratch::<f32, 2, _>([b * n, b * n], |[states, sums]| {
+            self.first(3, &mut states[..b * n]);
+            for t in 0..s {
+                let lines = self.going_on(t);
+                self.product(lines.len(), states, &weight, sums);
+                for (i, &line) in lines.iter().enumerate() {
+                    let (v, y) = (&mut sums[i * n..][..n], &mut states[i * n..][..n]);
+                    [self.x(t, line), of_input, of_state].iter().for_each(|x| add(x, v));
+                    v.iter_mut().for_each(|v| *v = minimum(maximum(*v, -most), most));
+                    activate(f, v, y);
+                    self.keep(0, t, line, v);
+                    self.keep(1, t, line, y);
+                }
             }
-        }
+        });
     }
 }
 

@@ -121,14 +121,16 @@ fn recurrences_with_activations_of_choice() {
         let forget = if coupled { 1.0 - sigmoid(clipped[0]) } else { sigmoid(clipped[2]) };
         let cell = 2.0 * forget + clipped[3].tanh() * sigmoid(clipped[0]);
         let plain = [gates(4, &x), r(4), bias(4), one(1.0), one(2.0), f32s(&[1, 3], &[0.0; 3])];
-        let args: Vec<Array> = plain.into_iter().chain(kinds(&[2, 1, 1])).collect();
+        let args: Vec<Array> =
+            plain.into_iter().chain(kinds(&[2, 1, 1])).chain([i64s(&[1], &[1])]).collect();
         let attrs = [("most", Attr::float(most)), ("coupled", Attr::Bool(coupled))];
         let results = apply(Engine::Fast, "lstm_steps_of", &attrs, &args).expect("seven results");
         close("cell", &results[3].to_f64(), &[cell], 1e-14);
         close("state", &results[6].to_f64(), &[cell.tanh() * sigmoid(clipped[1])], 1e-14);
     }
     let plain = [gates(3, &[0.5, 0.25, -0.5]), r(3), bias(3), one(2.0)];
-    let args: Vec<Array> = plain.into_iter().chain(kinds(&[2, 1])).collect();
+    let args: Vec<Array> =
+        plain.into_iter().chain(kinds(&[2, 1])).chain([i64s(&[1], &[1])]).collect();
     for after in [0, 1] {
         let attrs = [("most", Attr::float(100.0)), ("linear_before_reset", Attr::int(after))];
         let results = apply(Engine::Plain, "gru_steps_of", &attrs, &args).expect("seven results");
@@ -140,10 +142,15 @@ fn recurrences_with_activations_of_choice() {
     for (kind, expected) in [(0, 3.0), (3, 7.0)] {
         let plain = [f32s(&[1, 1, 1, 1], &[5.0]), one(1.0), f32s(&[1, 2], &[0.0; 2]), one(2.0)];
         let chosen = [i64s(&[1, 1], &[kind]), f32s(&[1, 1], &[2.0]), f32s(&[1, 1], &[1.0])];
-        let args: Vec<Array> = plain.into_iter().chain(chosen).collect();
-        let attrs = [("most", Attr::float(3.0))];
-        let results = apply(Engine::Fast, "rnn_steps_of", &attrs, &args).expect("two results");
-        close("state", &results[1].to_f64(), &[expected], 1e-14);
+        // And of a sequence that has ended.
+        for (length, expected) in [(1, expected), (0, 0.0)] {
+            let length = i64s(&[1], &[length]);
+            let args = plain.iter().chain(&chosen).chain([&length]).cloned();
+            let args: Vec<Array> = args.collect();
+            let attrs = [("most", Attr::float(3.0))];
+            let results = apply(Engine::Fast, "rnn_steps_of", &attrs, &args).expect("two results");
+            close("state", &results[1].to_f64(), &[expected], 1e-14);
+        }
     }
 }
 

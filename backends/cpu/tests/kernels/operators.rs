@@ -513,7 +513,12 @@ fn steps_of_recurrent_layers_with_activations_of_choice() {
                         c.builder.constant(Tensor::from_i64(DType::I64, vec![d, count], &kinds));
                     let scales = [small(c, &[d, count]), small(c, &[d, count])];
                     let scales = scales.map(|t| c.builder.constant(t));
-                    (vec![x, r, bias, h0], [kinds, scales[0], scales[1]])
+                    // All steps, none, and one less for each further sequence.
+                    let lengths = (0..b as i64).map(|i| if i == 1 { 0 } else { s as i64 - i });
+                    let lengths: Vec<i64> = lengths.rev().collect();
+                    let lengths = Tensor::from_i64(DType::I64, vec![b], &lengths);
+                    let lengths = c.builder.constant(lengths);
+                    (vec![x, r, bias, h0], [kinds, scales[0], scales[1], lengths])
                 };
                 let most_of = ("most", Attr::float(most));
                 for flag in [false, true] {
