@@ -31,11 +31,12 @@ impl Threads {
         workers::enter(self.count, f)
     }
 
-    /// Tasks that so much work is cut into, each of `grain` at least.
+    /// Tasks that so much work is cut into, each of `grain` at least: where every thread has one, equally many for all.
     pub fn tasks(&self, work: usize, grain: usize) -> usize {
-        match self.count {
-            1 => 1,
-            threads => (work / grain.max(1)).clamp(1, threads * 4),
+        let most = if self.count == 1 { 1 } else { self.count * 4 };
+        match (work / grain.max(1)).clamp(1, most) {
+            tasks if tasks > self.count => tasks / self.count * self.count,
+            tasks => tasks,
         }
     }
 

@@ -112,11 +112,13 @@ impl Depthwise {
         }
     }
 
-    /// Lines of a plane that one panel of channels after the other is computed of.
-    fn band(&self) -> usize {
+    /// Lines of a plane that one panel of channels after the other is computed of. Threads have lines rather than channels, as those that
+    /// computed the image did.
+    fn band(&self, threads: usize) -> usize {
         let fits = |lines: &usize| self.windows.covered(*lines) * size_of::<f32>() <= BAND;
         let all = self.windows.high();
-        let band = (1..=all).take_while(fits).count().max(1);
+        let most = all.div_ceil(threads.div_ceil(self.windows.planes()).max(1));
+        let band = (1..=most).take_while(fits).count().max(1);
         // Bands of about the same height.
         all.div_ceil(all.div_ceil(band))
     }
@@ -164,7 +166,7 @@ impl Launch for Depthwise {
         let finish = Finish::of(cx, (self.windows.len(), channels), &block);
         let shared = SharedSlice::new(out);
         let job = Job { filters, out: &shared, finish: &finish };
-        let (band, high) = (self.band(), self.windows.high());
+        let (band, high) = (self.band(cx.threads.count()), self.windows.high());
         let (bands, panels) = (high.div_ceil(band), channels.div_ceil(shape().cols));
         let blocks = self.windows.planes() * bands * panels;
         let tasks = cx.threads.tasks(shared.len() * taps * q, GRAIN).min(blocks);
@@ -200,7 +202,7 @@ impl Launch for Depthwise {
 }
 
 /// Products that a task should at least have.
-const GRAIN: usize = 1 << 18;
+const GRAIN: usize = 1 << 17;
 
 /// Scratch memory as lines of windows, all of them nowhere.
 fn as_lines(words: &mut [usize]) -> &mut [WindowLine] {
