@@ -8,6 +8,7 @@ use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
 use crate::threads::SharedSlice;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The filters of all channels.
@@ -36,7 +37,7 @@ impl Channels {
         let lanes = shape().lanes();
         match q == o && matches!(q, 1 | 2 | 4 | 8) && (q == 1 || q < lanes) {
             true => Some(Groups::Whole),
-            false => (o > 0 && o.is_multiple_of(lanes) && q <= FEW).then_some(Groups::One),
+            false => (o > 0 && o.is_multiple_of(lanes) && FEW.contains(&q)).then_some(Groups::One),
         }
     }
 
@@ -125,7 +126,7 @@ impl Depthwise {
 }
 
 /// Channels of a group of which a line of windows is read again and again: what is read of it stays in the first-level cache.
-const FEW: usize = 16;
+const FEW: RangeInclusive<usize> = 2..=16;
 
 /// Bytes of an image that stay in the second-level cache.
 const BAND: usize = 512 << 10;

@@ -341,10 +341,10 @@ pub unsafe fn window_rows(a: &WindowRows<'_>, target: &Target<'_>) {
     let last = lines.saturating_sub(1) * a.apart + shape().lanes();
     assert!(target.parts.len() == 1 && target.parts[0].skip == 0, "a vector of channels");
     let fits = match a.groups {
-        Groups::Whole => matches!(a.group, 1 | 2 | 4 | 8) && a.group < shape().lanes(),
-        Groups::One => true,
+        Groups::Whole => a.group == 1 || matches!(a.group, 2 | 4 | 8) && a.group < shape().lanes(),
+        Groups::One => a.group > 1,
     };
-    assert!(a.group >= 1 && (fits || a.group == 1), "groups of a vector");
+    assert!(fits, "groups of a vector");
     assert!(a.weights.len() >= last, "weights of all taps");
     target.covers(a.count * (a.lines.len() / a.high));
     at_level!(window_rows(a, target))
