@@ -1,6 +1,7 @@
 //! Convolution of images with their channels last: tiles of positions by output channels, whose rows are read through pointers.
 
-use super::depthwise::{Channels, Depthwise, Filters};
+use super::Channels;
+use super::depthwise::{Depthwise, Filters, of_a_vector};
 use super::grouped;
 use super::product::{self, Pointwise};
 use super::windows::Windows;
@@ -54,7 +55,7 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let (o, q, w_at) = (filters[0], filters[1], w.layout.offset);
     let taps = windows.taps();
     let channels = Channels { groups: group, q, o: o.checked_div(group)? };
-    let each = winograd::Filters { groups: group, q, o: channels.o, planes: taps / 9 };
+    let each = winograd::Filters { channels, planes: taps / 9 };
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, each)
         && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..each.len()])
@@ -62,12 +63,14 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         let points = site.packs.points(t, w_at, each, tiles.0);
         return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
     }
-    if group != 1 && channels.of_a_vector().is_some() {
+    if group != 1
+        && let Some(groups) = of_a_vector(channels)
+    {
         let filters = match &w.constant {
             Some(t) => Filters::Packed(site.packs.filters(t, w_at, (o, q, taps))),
             None => Filters::Given(w_at),
         };
-        return Some(Box::new(Depthwise::new(windows, channels, filters)?));
+        return Some(Box::new(Depthwise::new(windows, channels, groups, filters)));
     }
     if group != 1 {
         return Some(grouped::make(site, windows, channels));
@@ -168,18 +171,10 @@ impl Conv {
         let wanted = threads.tasks(work, GRAIN);
         let (tiles, panels) =
             (self.windows.len().div_ceil(self.rows), self.o.div_ceil(shape().cols));
-        match self.keeps_filters(panels) {
-            true => {
-                let down = wanted.min(tiles);
-                (down, wanted.div_ceil(down).min(panels))
-            }
-            // As few parts across as leave each of them filters that stay.
-            false => {
-                let need = (1..panels).find(|n| self.keeps_filters(panels.div_ceil(*n)));
-                let down = (wanted / need.unwrap_or(panels)).clamp(1, tiles);
-                (down, wanted.div_ceil(down).min(panels))
-            }
-        }
+        // As few parts across as leave each of them filters that stay in the cache.
+        let need = (1..panels).find(|n| self.keeps_filters(panels.div_ceil(*n)));
+        let down = (wanted / need.unwrap_or(panels)).clamp(1, tiles);
+        (down, wanted.div_ceil(down).min(panels))
     }
 
     /// True if the filters of so many panels stay in the cache.

@@ -1,6 +1,7 @@
 //! Convolution of every channel by itself, or of groups of channels, channels last: a vector of channels after the other, a line of results at
 //! a time, from where the image lies. A sum over windows is one whose filters are ones.
 
+use super::Channels;
 use super::windows::Windows;
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Groups, Target, WindowLine, WindowRows, shape};
@@ -21,33 +22,12 @@ pub enum Filters {
     Given(usize),
 }
 
-/// Channels, in groups.
-#[derive(Clone, Copy)]
-pub struct Channels {
-    pub groups: usize,
-    /// Those of a group that are read, and written.
-    pub q: usize,
-    pub o: usize,
-}
-
-impl Channels {
-    /// How a vector takes groups, if one takes whole ones or a part of one.
-    pub fn of_a_vector(self) -> Option<Groups> {
-        let Channels { q, o, .. } = self;
-        let lanes = shape().lanes();
-        match q == o && matches!(q, 1 | 2 | 4 | 8) && (q == 1 || q < lanes) {
-            true => Some(Groups::Whole),
-            false => (o > 0 && o.is_multiple_of(lanes) && FEW.contains(&q)).then_some(Groups::One),
-        }
-    }
-
-    /// Those of an image, and of its results.
-    pub fn read(self) -> usize {
-        self.groups * self.q
-    }
-
-    pub fn written(self) -> usize {
-        self.groups * self.o
+/// How a vector of results takes groups of channels, if it takes whole ones or a part of one.
+pub fn of_a_vector(Channels { q, o, .. }: Channels) -> Option<Groups> {
+    let lanes = shape().lanes();
+    match q == o && Groups::are_whole(q, lanes) {
+        true => Some(Groups::Whole),
+        false => (o > 0 && o.is_multiple_of(lanes) && FEW.contains(&q)).then_some(Groups::One),
     }
 }
 
@@ -60,9 +40,14 @@ pub struct Depthwise {
 }
 
 impl Depthwise {
-    /// A convolution; none if vectors do not take such groups.
-    pub fn new(windows: Windows, channels: Channels, filters: Filters) -> Option<Depthwise> {
-        Some(Depthwise { windows, channels, groups: channels.of_a_vector()?, filters })
+    /// A convolution whose vectors take groups [in that way](of_a_vector).
+    pub fn new(
+        windows: Windows,
+        channels: Channels,
+        groups: Groups,
+        filters: Filters,
+    ) -> Depthwise {
+        Depthwise { windows, channels, groups, filters }
     }
 
     /// Sums of windows.
@@ -70,7 +55,7 @@ impl Depthwise {
         let taps = windows.taps();
         let ones = PackedFilters::new(&vec![1.0; channels * taps], (channels, 1, taps));
         let channels = Channels { groups: channels, q: 1, o: 1 };
-        Depthwise { windows, channels, groups: Groups::Whole, filters: Filters::Ones(ones) }
+        Depthwise::new(windows, channels, Groups::Whole, Filters::Ones(ones))
     }
 
     /// Computes lines of results from line `first` on for a panel of channels. `rows` is what their windows read.
@@ -85,14 +70,17 @@ impl Depthwise {
         for v in 0..vectors {
             let row = first * windows.wide();
             let parts = kernel::panel_parts(row * channels + column, column, wide);
-            let first = column + v * lanes;
+            let channel = column + v * lanes;
             let a = WindowRows {
                 lines: rows,
                 high: windows.lines(q),
                 step: windows.step(q),
                 group: q,
                 groups: self.groups,
-                channel: first / o * q + if self.groups == Groups::Whole { first % o } else { 0 },
+                channel: match self.groups {
+                    Groups::Whole => channel,
+                    Groups::One => channel / o * q,
+                },
                 taps,
                 stride,
                 count: windows.wide(),

@@ -1,8 +1,8 @@
 //! Convolution whose channels are cut into groups that vectors do not take as they lie, channels last: tiles are those of one group, and read
 //! a copy of its channels.
 
+use super::Channels;
 use super::conv::as_pieces;
-use super::depthwise::Channels;
 use super::frames::{Frames, Part};
 use super::windows::Windows;
 use crate::buffer::with_scratch;

@@ -7,6 +7,7 @@
 //! finite here is summed again from its own window: infinities, NaN and overflows of the transforms spread no further than they do by
 //! definition. An element has the same bits however the tiles are divided.
 
+use super::Channels;
 use super::conv::as_pointers;
 use super::windows::Windows;
 use crate::buffer::with_scratch;
@@ -63,25 +64,14 @@ const PLANES: usize = 5;
 /// Extents of filters of 3 × 3 taps in each of some planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filters {
-    pub groups: usize,
-    /// Channels of a group that are read, and written.
-    pub q: usize,
-    pub o: usize,
+    pub channels: Channels,
     pub planes: usize,
 }
 
 impl Filters {
-    /// Channels of an image, those of its results, and elements of filters.
-    fn inputs(self) -> usize {
-        self.groups * self.q
-    }
-
-    fn results(self) -> usize {
-        self.groups * self.o
-    }
-
+    /// Elements of filters.
     pub fn len(self) -> usize {
-        self.results() * self.q * self.planes * 9
+        self.channels.written() * self.channels.q * self.planes * 9
     }
 }
 
@@ -91,7 +81,7 @@ pub struct Points(Vec<PackedFilters>);
 impl Points {
     /// Transforms filters in f64 and rounds once.
     pub fn new(weights: &[f32], filters: Filters, size: Size) -> Points {
-        let Filters { q, o, planes, .. } = filters;
+        let Filters { channels: Channels { q, o, .. }, planes } = filters;
         let each = o * q * planes;
         let points_of = |group: &[f32]| {
             let mut points = vec![vec![0f32; each]; size.points()];
@@ -106,7 +96,8 @@ impl Points {
         };
         let groups: Vec<_> = weights.chunks_exact(9 * each).map(points_of).collect();
         let pack = |p: usize, g: usize| PackedFilters::new(&groups[g][p], (o, q * planes, 1));
-        let all = (0..size.points()).flat_map(|p| (0..filters.groups).map(move |g| (p, g)));
+        let all =
+            (0..size.points()).flat_map(|p| (0..filters.channels.groups).map(move |g| (p, g)));
         Points(all.map(|(p, g)| pack(p, g)).collect())
     }
 }
@@ -146,7 +137,7 @@ pub fn fits(filters: &[f32]) -> bool {
 
 /// The tiles of a convolution by `windows`, if these are of 3 × 3 neighbours and some size computes it faster.
 pub fn tiles(windows: &Windows, filters: Filters) -> Option<(Size, Windows)> {
-    let whole = filters.groups == 1 || filters.o.is_multiple_of(shape().lanes());
+    let whole = filters.channels.groups == 1 || filters.channels.o.is_multiple_of(shape().lanes());
     if filters.planes > PLANES || !whole {
         return None;
     }
@@ -180,23 +171,23 @@ impl Winograd {
         w_at: usize,
         points: Arc<Pack<Points>>,
     ) -> Winograd {
-        let zeros = vec![0.0; filters.inputs()];
+        let zeros = vec![0.0; filters.channels.read()];
         Winograd { windows, size, tiles, filters, w_at, points, zeros }
     }
 
     /// Groups whose inputs are transformed at once.
     fn at_once(&self) -> usize {
-        (PANELS * shape().cols / self.filters.o).clamp(1, self.filters.groups)
+        (PANELS * shape().cols / self.filters.channels.o).clamp(1, self.filters.channels.groups)
     }
 
     /// Elements of the transformed inputs of a tile for each point.
     fn line(&self) -> usize {
-        self.filters.planes * self.at_once() * self.filters.q
+        self.filters.planes * self.at_once() * self.filters.channels.q
     }
 
     /// Output channels whose products are kept until they are transformed: of one group, or of whole groups.
     fn wide(&self) -> usize {
-        (PANELS * shape().cols).min(self.at_once() * self.filters.o)
+        (PANELS * shape().cols).min(self.at_once() * self.filters.channels.o)
     }
 
     /// Tiles of a block, of equal ones.
@@ -210,8 +201,8 @@ impl Winograd {
 /// The size of tiles that takes less time than nine products for every result and than the other size, in cycles of a core that multiplies
 /// two vectors in each.
 fn fastest(results: f64, tiles: [usize; 2], filters: Filters) -> Option<Size> {
-    let (inputs, o) = (filters.planes * filters.inputs(), filters.results() as f64);
-    let (inputs, q) = (inputs as f64, (filters.planes * filters.q) as f64);
+    let (inputs, o) = (filters.planes * filters.channels.read(), filters.channels.written() as f64);
+    let (inputs, q) = (inputs as f64, (filters.planes * filters.channels.q) as f64);
     let direct = results * 9.0 * q * o / 32.0;
     let time = |size: Size, tiles: usize| {
         let (tiles, points) = (tiles as f64, size.points() as f64);
@@ -239,9 +230,13 @@ impl Launch for Winograd {
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
-        assert!(self.windows.reach(self.filters.inputs()) <= x.len(), "windows inside the image");
+        assert!(
+            self.windows.reach(self.filters.channels.read()) <= x.len(),
+            "windows inside the image"
+        );
         let epilogue = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), self.filters.results()), &epilogue);
+        let finish =
+            Finish::of(cx, (self.windows.len(), self.filters.channels.written()), &epilogue);
         let out = SharedSlice::new(out);
         let each = self.block(cx.threads.count());
         cx.threads.each(self.tiles.len().div_ceil(each), |task| {
@@ -273,7 +268,7 @@ impl Block<'_> {
         let (from, to) = (count * self.conv.line() + APART, count * wide + APART);
         let points = self.conv.size.points();
         with_scratch::<f32, 2, _>([points * from, points * to], |[inputs, products]| {
-            let Filters { groups, o, .. } = self.conv.filters;
+            let Channels { groups, o, .. } = self.conv.filters.channels;
             for first in (0..groups).step_by(self.conv.at_once()) {
                 let groups = first..(first + self.conv.at_once()).min(groups);
                 self.transform_inputs(&groups, &mut inputs[..points * from], from);
@@ -290,7 +285,7 @@ impl Block<'_> {
 
     /// Transforms what some groups read.
     fn transform_inputs(&self, groups: &Range<usize>, inputs: &mut [f32], apart: usize) {
-        let (conv, q) = (self.conv, self.conv.filters.q);
+        let (conv, q) = (self.conv, self.conv.filters.channels.q);
         let (first, channels) = (groups.start * q, groups.len() * q);
         let (extent, points) = (conv.size.extent(), conv.size.points());
         let mut taps = [0usize; PLANES * MOST];
@@ -317,7 +312,7 @@ impl Block<'_> {
         apart: usize,
     ) {
         let conv = self.conv;
-        let Filters { groups, q, o, planes } = conv.filters;
+        let Filters { channels: Channels { groups, q, o }, planes } = conv.filters;
         let (count, step) = (self.tiles.len(), conv.line());
         let rows = wide_rows(count, channels.len().min(o));
         let panels = kernel::wide_panels(rows);
@@ -371,7 +366,7 @@ impl Block<'_> {
     ) {
         let (conv, count) = (self.conv, channels.len());
         let (points, each) = (conv.size.points(), conv.size as usize);
-        let all = conv.filters.results();
+        let all = conv.filters.channels.written();
         let place = |result: usize| result * all + channels.start;
         let mut to = [std::ptr::null_mut(); MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
@@ -407,7 +402,7 @@ impl Block<'_> {
     /// Sums those channels of a result that are not finite from its window.
     #[cold]
     fn repair(&self, result: usize, channels: &Range<usize>, part: &mut [f32]) {
-        let Filters { q, o, planes, .. } = self.conv.filters;
+        let Filters { channels: Channels { q, o, .. }, planes } = self.conv.filters;
         let mut taps = [0usize; PLANES * 9];
         let taps = as_pointers(&mut taps[..planes * 9]);
         self.conv.windows.point(self.x, &self.conv.zeros, (result, 1), 1, taps);
@@ -432,7 +427,11 @@ mod tests {
     fn it_pays_with_many_channels_on_large_planes() {
         let fastest = |q, o, extent: usize| {
             let tiles = [2, 4].map(|each| extent.div_ceil(each).pow(2));
-            fastest((extent * extent) as f64, tiles, Filters { groups: 1, q, o, planes: 1 })
+            fastest(
+                (extent * extent) as f64,
+                tiles,
+                Filters { channels: Channels { groups: 1, q, o }, planes: 1 },
+            )
         };
         let (two, four) = (Some(Size::Two), Some(Size::Four));
         let cases = [

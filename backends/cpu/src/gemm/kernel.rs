@@ -341,7 +341,7 @@ pub unsafe fn window_rows(a: &WindowRows<'_>, target: &Target<'_>) {
     let last = lines.saturating_sub(1) * a.apart + shape().lanes();
     assert!(target.parts.len() == 1 && target.parts[0].skip == 0, "a vector of channels");
     let fits = match a.groups {
-        Groups::Whole => a.group == 1 || matches!(a.group, 2 | 4 | 8) && a.group < shape().lanes(),
+        Groups::Whole => Groups::are_whole(a.group, shape().lanes()),
         Groups::One => a.group > 1,
     };
     assert!(fits, "groups of a vector");

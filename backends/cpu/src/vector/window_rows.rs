@@ -47,6 +47,13 @@ pub enum Groups {
     One,
 }
 
+impl Groups {
+    /// True if a vector of so many lanes may take whole groups of so many channels.
+    pub fn are_whole(channels: usize, lanes: usize) -> bool {
+        matches!(channels, 1 | 2 | 4 | 8) && channels < lanes
+    }
+}
+
 /// A vector of zeros, which lies outside of the image.
 pub static ZEROS: [f32; 16] = [0.0; 16];
 
