@@ -252,37 +252,43 @@ fn recurrent_layers_compute_what_the_reference_does() {
     let precisions =
         [(DType::F32, 1e-5), (DType::F64, 1e-12), (DType::F16, 2e-3), (DType::BF16, 2e-2)];
     let int = |v: i64| Some(Attr::Int(Extent::from(v)));
-    for (case, size) in sizes.into_iter().enumerate() {
-        for direction in ["forward", "reverse", "bidirectional"] {
-            let word = Some(Attr::Str(direction.into()));
-            let layers = [
-                ("lstm", 4, vec![word.clone()]),
-                ("gru", 3, vec![word.clone(), int(0)]),
-                ("gru", 3, vec![word, int(1)]),
-            ];
-            for (k, (name, gates, attrs)) in layers.iter().enumerate() {
-                let (dtype, least) = precisions[(case + k) % precisions.len()];
-                let p = recurrent(name, *gates, dtype, size, attrs);
-                let values = inputs(&p, Style::Normal, case as u64).expect("known extents");
-                let wanted = mlc_backends::reference::run_values(&p, library(), &values);
-                let wanted: Vec<Tensor> =
-                    wanted.expect("runs").iter().map(|v| v.to_tensor()).collect();
-                let plan = select_kernels(p, library(), target);
-                let close = |got: &[Tensor], how: &str| {
-                    for (wanted, got) in wanted.iter().zip(got) {
-                        let error = difference(wanted, got).expect("the same type");
-                        let what = format!("{name} {attrs:?} {size:?} {dtype}");
-                        assert!(error < least, "{what}, {how}: {error:.1e}");
-                    }
-                };
-                close(&run_plan(&plan, &values).expect("runs"), "as chosen");
-                for processors in [2, 3, 40] {
-                    let got = spread(&plan, &values, processors).expect("runs");
-                    close(&got, &format!("over {processors} multiprocessors"));
+    let one = |case: usize, direction: &str| {
+        let size = sizes[case];
+        let word = Some(Attr::Str(direction.into()));
+        let layers = [
+            ("lstm", 4, vec![word.clone()]),
+            ("gru", 3, vec![word.clone(), int(0)]),
+            ("gru", 3, vec![word, int(1)]),
+        ];
+        for (k, (name, gates, attrs)) in layers.iter().enumerate() {
+            let (dtype, least) = precisions[(case + k) % precisions.len()];
+            let p = recurrent(name, *gates, dtype, size, attrs);
+            let values = inputs(&p, Style::Normal, case as u64).expect("known extents");
+            let wanted = mlc_backends::reference::run_values(&p, library(), &values);
+            let wanted: Vec<Tensor> = wanted.expect("runs").iter().map(|v| v.to_tensor()).collect();
+            let plan = select_kernels(p, library(), target);
+            let close = |got: &[Tensor], how: &str| {
+                for (wanted, got) in wanted.iter().zip(got) {
+                    let error = difference(wanted, got).expect("the same type");
+                    let what = format!("{name} {attrs:?} {size:?} {dtype}");
+                    assert!(error < least, "{what}, {how}: {error:.1e}");
                 }
+            };
+            close(&run_plan(&plan, &values).expect("runs"), "as chosen");
+            for processors in [2, 3, 40] {
+                let got = spread(&plan, &values, processors).expect("runs");
+                close(&got, &format!("over {processors} multiprocessors"));
             }
         }
-    }
+    };
+    // Compiling their code takes most of the time.
+    std::thread::scope(|threads| {
+        for case in 0..sizes.len() {
+            threads.spawn(move || {
+                ["forward", "reverse", "bidirectional"].into_iter().for_each(|d| one(case, d));
+            });
+        }
+    });
     let attrs = [Some(Attr::Str("forward".into()))];
     for (size, is_wanted) in
         [([8, 1, 16, 512], true), ([8, 40, 16, 256], true), ([8, 1, 16, 24], false)]

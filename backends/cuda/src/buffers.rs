@@ -1,8 +1,8 @@
 //! What a plan holds on a device, given back when it is dropped: memory, modules, streams, recorded launches.
 
 use super::{
-    Address, Argument, Driver, DriverError, FAULT_WORDS, GRID_BYTES, Graph, Launch, Launches,
-    Module, NAME, Place, Port, Prepared, Stream,
+    Address, Argument, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module, NAME,
+    Place, Port, Prepared, Stream,
 };
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
@@ -180,8 +180,9 @@ pub struct Buffers {
     pub arena: Memory,
     pub kept: Memory,
     pub fault: Memory,
-    /// Where the blocks of a launch wait for each other, if there is such a launch.
+    /// Where the blocks of a launch wait for each other, and where they find which one ends last, if there are such launches.
     pub grid: Option<Memory>,
+    pub counts: Option<Memory>,
 }
 
 impl Buffers {
@@ -205,6 +206,10 @@ impl Buffers {
                 *bytes = of(port)?.max(*bytes);
             }
         }
+        let numbers = |place: Place| {
+            let bytes = all(launches).filter(|(_, a)| a.place == place).map(|(_, a)| a.bytes).max();
+            bytes.map(|bytes| Memory::new(driver, bytes)).transpose()
+        };
         Ok(Buffers {
             inputs: launches.inputs.iter().enumerate().map(input).collect::<Result<_, _>>()?,
             constants: constants.resident(&launches.constants)?,
@@ -215,10 +220,8 @@ impl Buffers {
             arena: Memory::new(driver, launches.arena)?,
             kept: Memory::new(driver, launches.kept)?,
             fault: Memory::new(driver, FAULT_BYTES as u64)?,
-            grid: match all(launches).any(|(_, a)| a.place == Place::Grid) {
-                true => Some(Memory::new(driver, GRID_BYTES)?),
-                false => None,
-            },
+            grid: numbers(Place::Grid)?,
+            counts: numbers(Place::Counts)?,
         })
     }
 
@@ -232,6 +235,7 @@ impl Buffers {
             Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
             Place::Fault => self.fault.part(0, bytes),
             Place::Grid => self.grid.as_ref()?.part(0, bytes),
+            Place::Counts => self.counts.as_ref()?.part(0, bytes),
         }
     }
 }
@@ -240,7 +244,8 @@ pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;
 
 /// Every argument with the launch that takes it.
 fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
-    let each = launches.once.iter().chain(&launches.each).chain(&launches.merged);
+    let others = launches.variants.iter().flat_map(|v| &v.instead);
+    let each = launches.once.iter().chain(&launches.each).chain(&launches.merged).chain(others);
     let each = each.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
     each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
 }

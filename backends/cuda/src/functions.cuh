@@ -129,6 +129,15 @@ struct Minimum {
 struct MaximumUnsigned { DEVICE long long operator()(long long a, long long b) const { return max_unsigned(a, b); } };
 struct MinimumUnsigned { DEVICE long long operator()(long long a, long long b) const { return min_unsigned(a, b); } };
 
+// The sum over parts that lie so many elements apart, in their order, of what other blocks of the launch have written.
+template <int parts, int apart, class P>
+DEVICE auto total_of_parts(P p) {
+  auto total = load_one_fresh(p);
+  #pragma unroll 8
+  for (int k = 1; k < parts; ++k) total += load_one_fresh(p + k * apart);
+  return total;
+}
+
 // Combines one value of every lane of a warp; every lane gets the result.
 template <class Op, class T>
 DEVICE T combine_warp(Op op, T v) {

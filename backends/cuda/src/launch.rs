@@ -25,6 +25,8 @@ pub enum Place {
     Fault,
     /// Where the blocks of launches wait for each other: [`GRID_BYTES`] bytes, zero before the first run.
     Grid,
+    /// Where the last of some blocks finds that the others have ended: numbers that are zero before and after every launch.
+    Counts,
 }
 
 /// Bytes of the number that blocks wait at.
@@ -36,7 +38,7 @@ impl Place {
         match self {
             Place::Arena(at) | Place::Kept(at) => at % 16 == 0,
             Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Fault => true,
-            Place::Grid => true,
+            Place::Grid | Place::Counts => true,
         }
     }
 }
@@ -62,6 +64,12 @@ impl Argument {
     /// Where the blocks of a launch wait for each other.
     pub fn grid() -> Argument {
         Argument { place: Place::Grid, bytes: GRID_BYTES, dtype: DType::U32, written: true }
+    }
+
+    /// Where blocks find which of them ends last: a number for each of so many tiles.
+    pub fn counts(tiles: usize) -> Argument {
+        let bytes = 4 * tiles as u64;
+        Argument { place: Place::Counts, bytes, dtype: DType::U32, written: true }
     }
 
     /// The device's record of an index out of range.

@@ -36,6 +36,19 @@ static __device__ __forceinline__ void wait_for_grid(unsigned* grid) {
     __syncthreads();
 }
 
+// Whether a block is the last one of so many that come here; what the others wrote before is seen behind it. The number is zero before, and again
+// after the last one has come.
+static __device__ __forceinline__ bool comes_last(unsigned* count, unsigned blocks) {
+    bool is_last = false;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicInc(count, blocks - 1) == blocks - 1;
+        __threadfence();
+    }
+    return __syncthreads_or(is_last);
+}
+
 // How functions begin whose launches may come onto the device before the launch ahead of them has ended: those behind may come likewise, and
 // what is behind this call waits until all ahead have ended and what they wrote is seen.
 static __device__ __forceinline__ void wait_for_launch() {
@@ -75,6 +88,20 @@ static __device__ __forceinline__ Pack<T, n> load_pack(const T* p) {
 template <class T, int n>
 static __device__ __forceinline__ void store_pack(T* p, const Pack<T, n>& values) {
     *reinterpret_cast<Pack<T, n>*>(p) = values;
+}
+// The same of what other blocks of the launch have written: not what this multiprocessor has kept of it from before.
+template <int n, class T>
+static __device__ __forceinline__ Pack<T, n> load_fresh(const T* p) {
+    static_assert(n * sizeof(T) == 16, "16 bytes at once");
+    union {
+        uint4 bits;
+        Pack<T, n> values;
+    } both = {__ldcg(reinterpret_cast<const uint4*>(p))};
+    return both.values;
+}
+template <class T>
+static __device__ __forceinline__ T load_one_fresh(const T* p) {
+    return __ldcg(p);
 }
 // Copies 16 bytes from global to shared memory, or zeros where `inside` is false, without a register and without waiting. A thread's
 // copies are there when it has waited for all groups but the latest ones; other threads see them behind a barrier.

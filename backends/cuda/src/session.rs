@@ -118,8 +118,8 @@ impl LaunchedPlan {
             module,
             buffers,
         };
-        if let Some(grid) = &plan.buffers.grid {
-            plan.driver.clear(plan.stream.stream, grid.address, grid.bytes)?;
+        for numbers in [&plan.buffers.grid, &plan.buffers.counts].into_iter().flatten() {
+            plan.driver.clear(plan.stream.stream, numbers.address, numbers.bytes)?;
         }
         plan.start(&once)?;
         plan.finish(&once, &mut [])?;

@@ -41,6 +41,7 @@ T atomic(const Pointer<T>& p, Update update) {
     }
 EMULATED_ATOMIC(atomicAdd, was + by, int, unsigned, unsigned long long, float, double)
 EMULATED_ATOMIC(atomicSub, was - by, int, unsigned)
+EMULATED_ATOMIC(atomicInc, was >= by ? 0 : was + 1, unsigned)
 EMULATED_ATOMIC(atomicMax, was < by ? by : was, int, unsigned, long long, unsigned long long)
 EMULATED_ATOMIC(atomicMin, by < was ? by : was, int, unsigned, long long, unsigned long long)
 EMULATED_ATOMIC(atomicExch, (static_cast<void>(was), by), int, unsigned, unsigned long long, float)
@@ -56,3 +57,19 @@ T atomicCAS(const emulated::Pointer<T>& p, typename emulated::Given<T>::Type exp
                   "atomicCAS on this type");
     return emulated::atomic(p, [=](T was) -> T { return was == expected ? value : was; });
 }
+
+namespace emulated {
+
+// `comes_last` of the prelude, in this line.
+inline bool comes_last_at(const Pointer<unsigned>& count, unsigned blocks, unsigned line) {
+    static bool is_last;
+    barrier(line);
+    if (threadIdx.x == 0) {
+        is_last = atomicInc(count, blocks - 1) + 1 == blocks;
+        meet_blocks(count.memory->base + count.at, is_last);
+    }
+    barrier(line);
+    return is_last;
+}
+
+}  // namespace emulated

@@ -27,6 +27,7 @@
 #define POOL(bytes)
 #define PART(T, name, n, from) SHARED(T, name, n)
 #define wait_for_grid(grid) ((void)(grid))
+#define comes_last(count, blocks) ::emulated::comes_last_at(count, blocks, __LINE__)
 // The emulator starts a launch when those before it have ended.
 #define wait_for_launch() ((void)0)
 #define fetch_ahead(p, bytes) ((void)0)

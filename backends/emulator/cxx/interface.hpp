@@ -105,6 +105,10 @@ unsigned fences_of_products();
 // Waits for all threads of the block at the barrier of this line.
 void barrier(unsigned line);
 
+// The current block has come to a number at which blocks meet: if it is the last one that does, it sees from here on what the others wrote before
+// they came.
+void meet_blocks(const void* number, bool is_last);
+
 // Ends an operation of a warp: called once, when all lanes of the mask have arrived, with what each one brought (null
 // where a lane does not take part).
 typedef void Combine(void** operands, unsigned mask);

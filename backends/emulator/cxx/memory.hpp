@@ -243,6 +243,15 @@ Pack<typename emulated::Plain<T>::Type, n> load_pack(const emulated::Pointer<T>&
     }
     return values;
 }
+template <int n, class T>
+Pack<typename emulated::Plain<T>::Type, n> load_fresh(const emulated::Pointer<T>& p) {
+    static_assert(n * sizeof(T) == 16, "16 bytes at once");
+    return load_pack<n>(p);
+}
+template <class T>
+typename emulated::Plain<T>::Type load_one_fresh(const emulated::Pointer<T>& p) {
+    return *p;
+}
 template <class T, int n>
 void store_pack(const emulated::Pointer<T>& p, const Pack<T, n>& values) {
     typedef emulated::Pieces<n * (int)sizeof(T)> Pieces;

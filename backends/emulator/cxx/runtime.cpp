@@ -244,6 +244,7 @@ static void run_blocks() {
         forget_shared();
         forget_copies();
         forget_products();
+        forget_seen();
         run_block();
     }
     free(state.first_epochs);

@@ -57,6 +57,9 @@ void forget_parameters();
 // Makes elements ones that were never written.
 void invalidate(const Memory& memory, long long at, unsigned bytes);
 
+// Forgets what a block sees of others that came to a number before it.
+void forget_seen();
+
 // Forgets the copies of a block's threads.
 void forget_copies();
 

@@ -33,11 +33,52 @@ void fence_writes() { fences[state.thread] += 1; }
 
 void settle_writes() { memcpy(settled, fences, sizeof settled); }
 
+// What blocks did in these epochs, before they came to a number at which blocks meet.
+struct Visit {
+    const void* number;
+    unsigned first, end;
+};
+struct Visits {
+    Visit* list;
+    Word count, room;
+};
+// Of all blocks of the launch, and those of other blocks that the current one sees.
+static Visits visits, seen;
+
+static void add(Visits& to, const Visit& visit) {
+    if (to.count == to.room) {
+        to.room = to.room ? 2 * to.room : 64;
+        to.list = (Visit*)realloc(to.list, to.room * sizeof(Visit));
+        if (!to.list) fail("the host's memory does not suffice for a record of blocks");
+    }
+    to.list[to.count++] = visit;
+}
+
+void meet_blocks(const void* number, bool is_last) {
+    add(visits, Visit{number, state.first_epoch, epoch_of(state.now)});
+    if (!is_last) return;
+    Word left = 0;
+    for (Word i = 0; i < visits.count; i++) {
+        if (visits.list[i].number == number) add(seen, visits.list[i]);
+        else visits.list[left++] = visits.list[i];
+    }
+    visits.count = left;
+}
+
+void forget_seen() { seen.count = 0; }
+
+static bool is_seen(Moment earlier) {
+    const unsigned epoch = epoch_of(earlier);
+    for (Word i = 0; i < seen.count; i++)
+        if (seen.list[i].first <= epoch && epoch < seen.list[i].end) return true;
+    return false;
+}
+
 // Whether what happened `earlier` comes before what happens now in every order of execution.
 static bool ordered(Moment earlier) {
     const Moment now = state.now;
     if (earlier == 0) return true;
-    if (epoch_of(earlier) != epoch_of(now)) return of_this_block(earlier);
+    if (epoch_of(earlier) != epoch_of(now)) return of_this_block(earlier) || is_seen(earlier);
     if (thread_of(earlier) == thread_of(now)) return true;
     return warp_of(earlier) == warp_of(now) && warp_epoch_of(earlier) < warp_epoch_of(now);
 }
@@ -217,6 +258,7 @@ bool bind(const Parameter* parameters, unsigned count, Memory* memories) {
 }
 
 void unbind() {
+    visits.count = seen.count = 0;
     while (group_count > 0) {
         group_count -= 1;
         release_cells(groups[group_count], group_cells[group_count]);
@@ -224,6 +266,7 @@ void unbind() {
 }
 
 void forget_parameters() {
+    visits.count = 0;
     for (unsigned i = 0; i < group_count; i++) memset((void*)groups[i], 0, group_cells[i] * sizeof(Cell));
 }
 

@@ -14,8 +14,8 @@ public:
     Sums() {}
     Sums(const Sums&) = delete;
 
-    float operator[](int i) const {
-        if (state.pending) fail("reads the sum %d of products that are not waited for", i);
+    float& operator[](int i) {
+        if (state.pending) fail("accesses the sum %d of products that are not waited for", i);
         return values[i];
     }
 };

@@ -24,6 +24,8 @@ pub const SEVERAL_LAUNCHES: &str = "
       = sum(relu(z), axes=[2, 3])
     def queries(q: f16[1, 2, 4, 32], k: f16[1, 2, 600, 32], v: f16[1, 2, 600, 32]) -> f16[1, 2, 4, 32]
       = exp(attention(q, k, v, scale=0.25))
+    def deep(x: f32[16, 1100], w: f32[1100, 20], u: f32[2, 9000], v: f32[9000, 40]) -> f32[16, 20], f32[2, 40]
+      = (softmax(x @ w, axis=1), softmax(u @ v, axis=1))
     def picked(x: f32[40, 30], i: i64[20], w: f32[30, 16]) -> f32[20]
       = max(softmax(gather(x, i, axis=0) @ w, axis=1), axes=[1])
     def row(x: f32[1, 64], w: f32[64, 64], u: f32[64, 32], v: f32[32, 64]) -> f32[1, 64]

@@ -29,13 +29,20 @@ pub fn body(
     let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
     let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
     match &stage.shape {
-        Shape::Tiles(product) => tiles(e, kernel, v, *product),
-        Shape::TileParts(product, _) => tiles_of_parts(e, kernel, *product),
-        Shape::TileTotal(product, ty, _) => {
+        Shape::Tiles(product) | Shape::DeepAt(product, ..) => tiles(e, kernel, v, *product),
+        Shape::Rest(product, (stored, _), _) => {
             let whole = |e: &mut Emitter<'_>, slots: &[usize]| {
                 let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
-                let total = total(e, kernel, *product, slots, ty);
-                e.know(*product, &index, &total);
+                let own = kernel.program.ty(*product).known_shape().unwrap_or_default();
+                let place = offset_of(&own, &index).expect("its bytes are an `i64`");
+                let element = format!("parts[{}]", spelling::affine(&place, &Emitter::name));
+                let is_double = *stored == DType::F64;
+                e.line(format!(
+                    "{} total = {};",
+                    spelling::real(is_double),
+                    spelling::loaded(*stored, &element, is_double)
+                ));
+                e.know(*product, &index, "total");
             };
             Some(elements(e, v, dtype, &shape, Some(&whole)))
         }
@@ -59,19 +66,6 @@ pub fn body(
     }
 }
 
-/// A product with its sums in registers; `store` gets them.
-fn write_product(
-    e: &mut Emitter<'_>,
-    p: &Product,
-    part: usize,
-    store: &mut dyn FnMut(&mut Emitter<'_>, &str),
-) -> u64 {
-    match &p.thin {
-        Some(thin) => thin.write(e, p, part, store),
-        None => tiles::write(e, p, part, store),
-    }
-}
-
 /// A product, and what follows it element by element.
 fn tiles(
     e: &mut Emitter<'_>,
@@ -82,49 +76,17 @@ fn tiles(
     let p = Product::of(e, kernel, product)?;
     let dtype = kernel.program.ty(v).dtype;
     let offset = offset_of(&p.shape, &p.index)?;
-    let part = e.variable(1);
-    let blocks = write_product(e, &p, part, &mut |e, sum| {
+    let part = e.variable(p.count_of_parts());
+    let mut store = |e: &mut Emitter<'_>, sum: &str| {
         e.know(product, &p.index, sum);
         let value = e.element(v, &p.index);
         e.store(dtype, &offset, &value);
-    });
+    };
+    let blocks = match &p.thin {
+        Some(thin) => thin.write(e, &p, part, &mut store),
+        None => tiles::write(e, &p, part, &mut store),
+    };
     Some((blocks, factor::THREADS))
-}
-
-/// The sums of parts of a product's depth.
-fn tiles_of_parts(
-    e: &mut Emitter<'_>,
-    kernel: &KernelProgram,
-    product: Value,
-) -> Option<(u64, u32)> {
-    let p = Product::of(e, kernel, product)?;
-    let part = e.variable(p.count_of_parts());
-    let (dtype, offset) = (p.parts().0, p.place_of_part(part)?);
-    let blocks = write_product(e, &p, part, &mut |e, sum| e.store(dtype, &offset, sum));
-    Some((blocks, factor::THREADS))
-}
-
-/// Adds the parts of an element of a product.
-fn total(
-    e: &mut Emitter<'_>,
-    kernel: &KernelProgram,
-    product: Value,
-    slots: &[usize],
-    (dtype, shape): &(DType, Vec<usize>),
-) -> String {
-    let real = spelling::real(*dtype == DType::F64);
-    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
-    let own = kernel.program.ty(product).known_shape().unwrap_or_default();
-    let place = offset_of(&own, &index).expect("its bytes are an `i64`");
-    let place = spelling::affine(&place, &Emitter::name);
-    let count: usize = shape[1..].iter().product();
-    let kind = e.index_type();
-    e.line(format!("{real} total = 0;"));
-    e.line("#pragma unroll");
-    let part = format!("parts[part * {count} + {place}]");
-    let part = spelling::loaded(*dtype, &part, *dtype == DType::F64);
-    e.line(format!("for ({kind} part = 0; part < {}; ++part) total += {part};", shape[0]));
-    "total".into()
 }
 
 /// What is known of an element before it is computed.

@@ -25,6 +25,7 @@ mod regions;
 mod scan;
 mod spelling;
 mod split;
+mod split_k;
 mod spread;
 mod stages;
 mod steps;
@@ -350,8 +351,10 @@ impl<'a> Generator<'a> {
         if let Some(ty) = stage.shape.parts() {
             let parts = Place::Arena(take(scratch, bytes_of(&ty))?);
             let (each, all) = stage.shape.in_parts(parts);
-            stage.shape = each;
-            out.extend(self.launch(k, name, kernel, &stage, parts, places, first)?);
+            if let Some(each) = each {
+                stage.shape = each;
+                out.extend(self.launch(k, name, kernel, &stage, parts, places, first)?);
+            }
             stage.shape = all;
         }
         for &target in targets {
@@ -410,8 +413,7 @@ impl<'a> Generator<'a> {
             parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
             let (place, bytes) = (places[v], bytes_of(&ty));
             self.reads(place);
-            if matches!(stage.shape, Shape::Tiles(_) | Shape::TileParts(..))
-                && is_weight(place, bytes)
+            if matches!(stage.shape, Shape::Tiles(_) | Shape::DeepAt(..)) && is_weight(place, bytes)
             {
                 let fetched = bytes.min(MOST_AHEAD) / 16 * 16;
                 e.ahead += &format!("  fetch_ahead({}, {fetched});\n", e.stored[v]);
@@ -422,6 +424,14 @@ impl<'a> Generator<'a> {
             parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
             let bytes = bytes_of(&ty);
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+        }
+        if let Shape::DeepAt(_, ty, place) = &stage.shape {
+            // Blocks read what others write.
+            parameters.push(format!("PLAIN({}) parts", spelling::stored(ty.0)));
+            parameters.push("PLAIN(unsigned) counts".into());
+            let bytes = bytes_of(ty);
+            arguments.push(Argument { place: *place, bytes, dtype: ty.0, written: true });
+            arguments.push(Argument::counts(ty.1[0]));
         }
         let written = stage.shape.written().unwrap_or((dtype, shape));
         let dtype = written.0;
@@ -452,9 +462,9 @@ impl<'a> Generator<'a> {
         let found = Product::of(&mut e, kernel, product);
         let is_wide = |p: &Product| p.tiling.by_warpgroups && p.work() >= warpgroups::LEAST;
         let Some(found) = found.filter(is_wide) else { return Ok(()) };
-        let shape = match found.count_of_parts() {
-            1 => Shape::Tiles(product),
-            _ => Shape::Deep(product, found.parts()),
+        let shape = match found.parts() {
+            None => Shape::Tiles(product),
+            Some(parts) => Shape::Deep(product, parts),
         };
         let stage = Stage { value: stage.value, shape };
         self.by_warpgroups = true;

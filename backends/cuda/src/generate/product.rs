@@ -4,10 +4,11 @@
 //! that both depend on to the batch. An axis that the meaning takes apart by division, as that of the groups of a convolution, is
 //! two: the group belongs to the batch, its members to the rows. How such a sum is computed is decided by its extents alone ([`Tiling`]).
 
-use super::emit::{Emitter, offset_of};
+use super::emit::Emitter;
 use super::factor::Element;
 use super::kernel::KernelProgram;
 use super::ranges;
+use super::split_k;
 use super::thin::{self, Thin};
 use super::warpgroups::{self, Warpgroups};
 use mlc_backends::reference::affine::divided;
@@ -366,16 +367,27 @@ impl Product {
         self.bytes.map_or(self.element, |b| Element::Byte(b.types[side]))
     }
 
-    /// Parts of the depth: of more than one, another launch adds the sums.
+    /// Parts of the depth: of more than one, the block that ends last adds the sums ([`split_k`](super::split_k)).
     pub fn count_of_parts(&self) -> i64 {
         self.thin.map_or(self.tiling.parts, |t| t.parts)
     }
 
-    /// Element type and extents of the sums over parts of the depth.
-    pub fn parts(&self) -> (DType, Vec<usize>) {
-        let mut shape = vec![self.count_of_parts() as usize];
-        shape.extend(&self.shape);
-        (if self.double { DType::F64 } else { DType::F32 }, shape)
+    /// Blocks for each part of the depth, and sums that each has.
+    pub fn tiles(&self) -> [i64; 2] {
+        let (m, n) = (size(&self.rows), size(&self.columns));
+        let (rows, columns) = match &self.thin {
+            Some(thin) => (m, thin.of_block()),
+            None => (self.tiling.rows * SIDE, self.tiling.columns * SIDE),
+        };
+        let up = |a: i64, b: i64| a / b + i64::from(a % b != 0);
+        [size(&self.batch) * up(m, rows) * up(n, columns), rows * columns]
+    }
+
+    /// Element type and extents of the sums over parts of the depth, if there are several: tiles, parts, sums of a block.
+    pub fn parts(&self) -> Option<(DType, Vec<usize>)> {
+        let ([tiles, sums], parts) = (self.tiles(), self.count_of_parts());
+        let dtype = if self.double { DType::F64 } else { DType::F32 };
+        (parts > 1).then(|| (dtype, vec![tiles as usize, parts as usize, sums as usize]))
     }
 
     /// The head of a block in which the row `down` and the column `across` are inside.
@@ -392,12 +404,6 @@ impl Product {
         }
         if checks.is_empty() { String::new() } else { format!("if ({})", checks.join(" && ")) }
     }
-
-    /// Where the sum of a part of the depth is, by the index variable of the part.
-    pub fn place_of_part(&self, part: Slot) -> Option<Affine> {
-        let index = [vec![Emitter::index(part)], self.index.clone()].concat();
-        offset_of(&self.parts().1, &index)
-    }
 }
 
 /// How a sum of products is cut into blocks of 16 by 16 threads.
@@ -406,7 +412,7 @@ pub struct Tiling {
     /// Rows and columns of a thread.
     pub rows: i64,
     pub columns: i64,
-    /// Parts of the depth: of more than one, another launch adds the sums.
+    /// Parts of the depth: of more than one, the block that ends last adds the sums.
     pub parts: i64,
     /// Depth of a tile in shared memory.
     pub step: i64,
@@ -431,7 +437,7 @@ impl Tiling {
             Element::Byte(_) => &[(8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
             _ => &[(8, 8), (8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
         };
-        // Sums of integers are not added in another launch.
+        // Sums of parts are floats.
         let least = if let Element::Byte(_) = element { depth + 1 } else { PART };
         let parts = [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || depth / p >= least);
         let all = parts.flat_map(|parts| {
@@ -450,7 +456,8 @@ impl Tiling {
         let [batch, m, n, depth] = sizes;
         let (rows, columns) = (self.rows * SIDE, self.columns * SIDE);
         let up = |a: i64, b: i64| (a / b + i64::from(a % b != 0)) as f64;
-        let blocks = batch as f64 * up(m, rows) * up(n, columns) * self.parts as f64;
+        let tiles = batch as f64 * up(m, rows) * up(n, columns);
+        let blocks = tiles * self.parts as f64;
         let rounds = (blocks / f64::from(processors)).ceil();
         let reused = (self.rows * self.columns) as f64 / (self.rows + self.columns) as f64;
         let busy = (0.4 + 0.2 * rounds).min(1.0);
@@ -467,11 +474,8 @@ impl Tiling {
         // What all blocks read comes from the cache that they share.
         let bytes = 16 / element.widest() * (rows + columns);
         let read = blocks * bytes as f64 * part / (SHARED_CACHE * f64::from(processors));
-        let again = match self.parts {
-            1 => 0.0,
-            p => 3000.0 + (8 * p) as f64 * batch as f64 * m as f64 * n as f64 / 3000.0,
-        };
-        (rounds * work / rate).max(read) + 1500.0 + again
+        let added = split_k::nanoseconds(self.parts, rows * columns, tiles, processors);
+        (rounds * work / rate).max(read) + 1500.0 + added
     }
 
     /// Depth of a part, but of the last one, which may have less.

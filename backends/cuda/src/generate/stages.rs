@@ -44,12 +44,13 @@ pub enum Shape {
     Parts(Split),
     /// The second one, which finds the parts there.
     Total(Split, Place),
-    /// Tiles of parts of the depth of this product, whose sums are of this type, then their sums and what follows: two launches.
+    /// Tiles of parts of the depth of this product, whose sums are of this type; the block of a tile that ends last adds them and computes what
+    /// follows.
     Deep(Value, Known),
-    /// The first launch of these.
-    TileParts(Value, Known),
-    /// The second one, which finds the parts there.
-    TileTotal(Value, Known, Place),
+    /// The same with the parts in this place.
+    DeepAt(Value, Known, Place),
+    /// What follows this product, which is in this place.
+    Rest(Value, Known, Place),
     /// The launches of a node that has no meaning, which store all of its results.
     Procedure,
     /// A block for each instance of a recurrence, which stores the results that take part in its steps.
@@ -57,7 +58,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What the first of two launches leaves for the second one.
+    /// What blocks leave for those that put parts together.
     pub fn parts(&self) -> Option<Known> {
         match self {
             Shape::Split(split) => Some(split.ty()),
@@ -66,17 +67,15 @@ impl Shape {
         }
     }
 
-    /// Both of these launches, where the parts are here.
-    pub fn in_parts(&self, place: Place) -> (Shape, Shape) {
+    /// The launch that leaves the parts here, if it is one of its own, and the one that stores the value.
+    pub fn in_parts(&self, place: Place) -> (Option<Shape>, Shape) {
         match self {
-            Shape::Split(split) => (Shape::Parts(*split), Shape::Total(*split, place)),
-            Shape::Deep(v, ty) => {
-                (Shape::TileParts(*v, ty.clone()), Shape::TileTotal(*v, ty.clone(), place))
-            }
+            Shape::Split(split) => (Some(Shape::Parts(*split)), Shape::Total(*split, place)),
+            Shape::Deep(v, ty) => (None, Shape::DeepAt(*v, ty.clone(), place)),
             Shape::Keys(v, ty) => {
-                (Shape::KeyParts(*v, ty.clone()), Shape::KeyTotal(*v, ty.clone(), place))
+                (Some(Shape::KeyParts(*v, ty.clone())), Shape::KeyTotal(*v, ty.clone(), place))
             }
-            other => (other.clone(), other.clone()),
+            other => (None, other.clone()),
         }
     }
 
@@ -84,18 +83,16 @@ impl Shape {
     pub fn written(&self) -> Option<Known> {
         match self {
             Shape::Parts(split) => Some(split.ty()),
-            Shape::TileParts(_, ty) | Shape::KeyParts(_, ty) => Some(ty.clone()),
+            Shape::KeyParts(_, ty) => Some(ty.clone()),
             _ => None,
         }
     }
 
-    /// The parts that a second launch reads, and where they are.
+    /// What launches before it have left to be put together, and where.
     pub fn total(&self) -> Option<(Place, Known)> {
         match self {
             Shape::Total(split, place) => Some((*place, split.ty())),
-            Shape::TileTotal(_, ty, place) | Shape::KeyTotal(_, ty, place) => {
-                Some((*place, ty.clone()))
-            }
+            Shape::Rest(_, ty, place) | Shape::KeyTotal(_, ty, place) => Some((*place, ty.clone())),
             _ => None,
         }
     }
@@ -109,10 +106,8 @@ impl Shape {
             Shape::Tiles(_) => "a tile of a product for each block",
             Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
             Shape::Total(..) => "the parts of a reduction for each block",
-            Shape::Deep(..) | Shape::TileParts(..) => {
-                "a tile of a part of a product for each block"
-            }
-            Shape::TileTotal(..) => "an element of a product in parts for each thread",
+            Shape::Deep(..) | Shape::DeepAt(..) => "a tile of a part of a product for each block",
+            Shape::Rest(..) => "an element of a product that is there for each thread",
             Shape::OnePass(_) => "a tile of a product with a normalised factor for each block",
             Shape::Keys(..) | Shape::KeyParts(..) => {
                 "a part of a product with a normalised factor for each block"
@@ -243,7 +238,7 @@ impl StagePlanner<'_> {
             if Contraction::of(&e, self.kernel, product).is_some() {
                 self.factors(product);
                 let found = Product::of(&mut self.at(product).0, self.kernel, product);
-                let parts = found.filter(|p| p.count_of_parts() > 1).map(|p| p.parts());
+                let parts = found.and_then(|p| p.parts());
                 let shape = parts.map_or(Shape::Tiles(product), |ty| Shape::Deep(product, ty));
                 return self.push(v, shape);
             }

@@ -7,6 +7,7 @@ use super::emit::{Emitter, coordinates, side_by_side};
 use super::factor::{THREADS, runs_along_depth};
 use super::product::{Product, size};
 use super::spelling as spell;
+use super::split_k;
 use super::tile::open_unrolled;
 use mlc_backends::reference::code::Slot;
 
@@ -21,7 +22,7 @@ pub const LEAST: i64 = 32;
 const WARPS: i64 = THREADS as i64 / 32;
 /// Sums of a thread at most.
 const SUMS: i64 = 64;
-/// Bytes that a block reads from which on a second launch pays for more blocks.
+/// Bytes that a block reads from which on more blocks pay for adding their sums.
 const MANY: i64 = 100_000;
 
 /// How such a product is cut into blocks.
@@ -34,7 +35,7 @@ pub struct Thin {
     /// Columns of a warp and warps that share them; or threads side by side.
     columns: i64,
     sharing: i64,
-    /// Parts of the depth: of more than one, another launch adds the sums.
+    /// Parts of the depth: of more than one, the block that ends last adds the sums.
     pub parts: i64,
 }
 
@@ -81,7 +82,7 @@ impl Thin {
     }
 
     /// Columns of a block.
-    fn of_block(&self) -> i64 {
+    pub fn of_block(&self) -> i64 {
         match self.along_depth {
             true => WARPS / self.sharing * self.columns,
             false => self.columns * self.width,
@@ -120,11 +121,24 @@ impl Thin {
             false => self.side_by_side(e, p),
         }
         e.line("__syncthreads();");
-        e.open(&format!("for (int at = threadIdx.x; at < {}; at += {THREADS})", rows * own));
+        let all = format!("for (int at = threadIdx.x; at < {}; at += {THREADS})", rows * own);
+        if self.parts > 1 {
+            split_k::declare(e, p, part);
+            e.open(&all);
+            e.line(format!("int down = at / {own}, beside = at % {own};"));
+            self.add(e, rows, real);
+            e.line("parts[own_part + at] = sum_of_all;");
+            e.close();
+            split_k::wait(e, p);
+        }
+        e.open(&all);
         e.line(format!("int down = at / {own}, beside = at % {own};"));
         e.line(format!("{kind} across = column + beside;"));
         e.open(&if n % own == 0 { String::new() } else { format!("if (across < {n})") });
-        self.add(e, rows, real);
+        match self.parts {
+            1 => self.add(e, rows, real),
+            _ => e.line(format!("{real} sum_of_all = {};", split_k::total(p, "at"))),
+        }
         coordinates(e, "down", &p.rows);
         coordinates(e, "across", &p.columns);
         store(e, "sum_of_all");

@@ -9,7 +9,7 @@
 use super::emit::{Emitter, coordinates};
 use super::factor::{Element, Factor};
 use super::product::{Product, SIDE, size};
-use super::{tensor, tile, warpgroups};
+use super::{split_k, tensor, tile, warpgroups};
 use mlc_backends::reference::code::Slot;
 
 /// Writes the function that computes a product; `store` gets an element's sum. Returns the blocks.
@@ -61,6 +61,14 @@ pub fn write(
             right
         }
     };
+    if t.parts > 1 {
+        let columns = t.columns / 2;
+        split_k::registers(e, p, part, &|i| match p.element {
+            _ if t.by_warpgroups => format!("sum[{i}]"),
+            Element::Real(_) => format!("sum[({i}) / {0}][({i}) % {0}]", t.columns),
+            _ => format!("sum[({i}) / {0}][({i}) / 4 % {1}][({i}) % 4]", 4 * columns, columns),
+        });
+    }
     match p.element {
         _ if t.by_warpgroups => warpgroups::results(e, p, store),
         Element::Real(_) => tile::results(e, p, right.by_step, store),

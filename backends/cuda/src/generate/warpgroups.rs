@@ -8,6 +8,7 @@ use super::emit::coordinates;
 use super::emit::{Emitter, side_by_side};
 use super::factor::{Element, Factor};
 use super::product::{Product, SIDE, Tiling, size};
+use super::split_k;
 use super::tile::open_unrolled;
 use super::tiles::{begin_copies, copy};
 use mlc_dsl::ir::DType;
@@ -63,7 +64,8 @@ pub fn tiling([batch, m, n, depth]: [i64; 4], element: Element, processors: u32)
     let up = |a: i64, b: i64| (a / b + i64::from(a % b != 0)) as f64;
     let time = |t: &Tiling| {
         let (rows, columns) = (t.rows * SIDE, t.columns * SIDE);
-        let blocks = batch as f64 * up(m, rows) * up(n, columns) * t.parts as f64;
+        let tiles = batch as f64 * up(m, rows) * up(n, columns);
+        let blocks = tiles * t.parts as f64;
         let rounds = (blocks / f64::from(processors)).ceil();
         let is_large = rows * columns == 2 * ROWS * 256;
         let rate = RATES[usize::from(is_large || rounds > 1.0)];
@@ -71,11 +73,7 @@ pub fn tiling([batch, m, n, depth]: [i64; 4], element: Element, processors: u32)
         let work = rounds * (rows * columns) as f64 * part / rate;
         let bytes = 2 * (rows + columns);
         let read = blocks * bytes as f64 * part / (SHARED_CACHE * f64::from(processors));
-        let again = match t.parts {
-            1 => 0.0,
-            p => 3000.0 + (8 * p) as f64 * (batch * m * n) as f64 / 3000.0,
-        };
-        work.max(read) + again
+        work.max(read) + split_k::nanoseconds(t.parts, rows * columns, tiles, processors)
     };
     let parts = PARTS.into_iter().filter(|p| *p == 1 || depth / p >= PART);
     let all = parts.flat_map(|parts| {
@@ -249,7 +247,7 @@ mod tests {
             ([1, 1024, 1024, 1024], Some([128, 128, 1])),
             ([1, 512, 512, 512], Some([128, 64, 1])),
             ([1, 3136, 64, 576], Some([128, 64, 1])),
-            ([1, 128, 128, 8192], Some([128, 64, 16])),
+            ([1, 128, 128, 8192], Some([128, 64, 8])),
             ([1, 63, 4096, 4096], None),
         ] {
             let found = tiling(sizes, half, 132);

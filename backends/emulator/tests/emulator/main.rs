@@ -3,6 +3,7 @@
 mod arithmetic;
 mod copies;
 mod errors;
+mod last_blocks;
 mod matrices;
 mod races;
 mod values;

@@ -189,15 +189,15 @@ fn what_is_not_in_order_is_an_error() {
     for (then, wanted) in [
         (
             RIGHT.replace("wait_products<0>(sum);", ""),
-            "reads the sum 0 of products that are not waited for",
+            "accesses the sum 0 of products that are not waited for",
         ),
         (
             RIGHT.replace("wait_products<0>", "wait_products<1>"),
-            "reads the sum 0 of products that are not waited for",
+            "accesses the sum 0 of products that are not waited for",
         ),
         (
             RIGHT.replace("end_products();", ""),
-            "reads the sum 0 of products that are not waited for",
+            "accesses the sum 0 of products that are not waited for",
         ),
         (RIGHT.replace("begin_products(sum);", ""), "sums were written with no fence since"),
         (RIGHT.replace("fence_shared();", ""), "has written with no fence before the barrier"),
