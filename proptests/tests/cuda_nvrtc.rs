@@ -83,6 +83,7 @@ impl Functions {
             self.add_one(launch);
             launch.instead.iter().for_each(|l| self.add_one(l));
         }
+        launches.variants.iter().flat_map(|v| &v.instead).for_each(|l| self.add_one(l));
         if let Some(merged) = &launches.merged {
             self.merged += 1;
             self.add_one(merged);
@@ -226,6 +227,15 @@ const WIDE: &str = "
       = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1) + b)
 ";
 
+/// The same in types that warpgroups do not multiply here.
+const TILED: &str = "
+    def floats(x: f32[128, 768], w: f32[768, 3072], b: f32[3072]) -> f32[128, 3072] = gelu(x @ w + b)
+    def deep_floats(x: f32[128, 3072], w: f32[3072, 768], r: f32[128, 768]) -> f32[128, 768] = x @ w + r
+    def doubles(x: f64[256, 1024], w: f64[1024, 256]) -> f64[256, 256] = x @ w
+    def odd_halves(x: f16[63, 2047], w: f16[2047, 777]) -> f16[63, 777] = x @ w
+    def bytes(x: u8[64, 1024], w: i8[1024, 256]) -> i32[64, 256] = matmul_integer(x, w, 0, 0)
+";
+
 fn wide() -> Functions {
     let own = library_with(WIDE);
     let target = own.target("cuda").expect("shipped");
@@ -239,6 +249,22 @@ fn wide() -> Functions {
         let wide = functions.texts[before..].iter().any(|t| t.contains("wgmma_"));
         assert!(wide, "{name} is not multiplied by warpgroups");
     }
+    functions
+}
+
+/// Products in all tilings that a device's clock may choose from.
+fn tilings() -> Functions {
+    let text = format!("{WIDE}{TILED}");
+    let own = library_with(&text);
+    let target = own.target("cuda").expect("shipped");
+    let mut functions = Functions::default();
+    let names = text.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next());
+    for name in names {
+        let plan = select_kernels(program_of(&own, name), &own, target);
+        let tuning = Tuning { offers_tilings: true, ..Tuning::default() };
+        functions.add_for(&plan, tuning).expect("code");
+    }
+    assert!(functions.texts.iter().any(|t| t.contains("LARGE_SHARED")), "none takes more memory");
     functions
 }
 
@@ -458,6 +484,7 @@ fn generated_kernels_compile() {
         ("several".into(), several()),
         ("layers".into(), layers()),
         ("warpgroups".into(), wide()),
+        ("tilings".into(), tilings()),
     ];
     let only = std::env::var(CASE).ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|o| o == name);

@@ -101,6 +101,11 @@ pub trait Driver: Send + Sync {
         false
     }
 
+    /// Whether it has a clock that decides between tilings of products.
+    fn compares_tilings(&self) -> bool {
+        false
+    }
+
     /// Whether [`launch_early`](Self::launch_early) does what it is for.
     fn starts_early(&self) -> bool {
         false

@@ -164,13 +164,22 @@ pub struct Port {
     pub shape: Vec<usize>,
 }
 
-/// Launches that compute what others of a run do, in another way, and may be right and faster on a device.
+/// Launches that compute what others of a run do, in another way, and may be right and faster on a device. Several may be variants of the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// These launches of a run; of a library's alternatives at most one has some of them, and then it has these.
     pub launches: Range<usize>,
     /// The others.
     pub instead: Vec<Launch>,
+    /// What is other in them, in words.
+    pub how: String,
+}
+
+impl Variant {
+    /// Whether warpgroups multiply in it.
+    pub fn is_by_warpgroups(&self) -> bool {
+        self.how.starts_with("by warpgroups")
+    }
 }
 
 /// A plan as launches.
@@ -264,8 +273,11 @@ mod tests {
     #[test]
     fn what_takes_the_place_of_launches_moves_those_behind_it() {
         let named = |names: &str| names.chars().map(|c| launch(&c.to_string(), "")).collect();
-        let variant =
-            |launches: Range<usize>, names: &str| Variant { launches, instead: named(names) };
+        let variant = |launches: Range<usize>, names: &str| Variant {
+            launches,
+            instead: named(names),
+            how: String::new(),
+        };
         let all = vec![variant(1..2, "xy"), variant(3..5, "z")];
         let mut launches = Launches { each: named("abcdef"), variants: all, ..Launches::default() };
         for (at, names) in ["axycdef", "axyczf"].into_iter().enumerate() {

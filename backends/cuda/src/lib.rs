@@ -63,7 +63,8 @@ impl Cuda {
             true => Warpgroups::Offered,
             false => Warpgroups::Never,
         };
-        Cuda { driver, tuning: Tuning { processors, warpgroups, ..usual } }
+        let offers_tilings = driver.compares_tilings();
+        Cuda { driver, tuning: Tuning { processors, warpgroups, offers_tilings, ..usual } }
     }
 
     /// The same with products as [`launches_in_tf32`] has them.

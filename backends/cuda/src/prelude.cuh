@@ -12,6 +12,10 @@
 // A pointer to global memory; SHARED is an array that the threads of a block share, aligned for accesses to 16 bytes.
 #define GLOBAL(T) T* __restrict__
 #define SHARED(T, name, n) __shared__ __align__(16) T name[n]
+// The only array of a block that may take all memory that there is to share; the launch says how much.
+#define LARGE_SHARED(T, name, n)                                        \
+    extern __shared__ __align__(1024) unsigned char large_bytes[];      \
+    T* const name = reinterpret_cast<T*>(large_bytes)
 
 // For launches that are merged into one: a phase, whose blocks the blocks of the grid take in turns, and what its pointers are, as one phase
 // reads what another one writes; the shared memory of all phases, and a part of it from so many bytes on.

@@ -1,7 +1,8 @@
-//! Launches of a run that others may take the place of: products by warpgroups, on a device that has their instructions.
+//! Launches of a run that others may take the place of: products in other tiles, and by warpgroups on a device that has their instructions.
 //!
 //! Both are run once on the same numbers, and a variant whose results differ is not used: its instructions could not be tried where it was
-//! written. Then both are timed, and the device keeps what is chosen. Every choice is a note of the session.
+//! written. Then both are timed, and the device keeps what is chosen. Of several variants of the same launches each is held against the fastest
+//! so far. What is chosen is a note of the session, and why warpgroups are not.
 
 use super::DriverError;
 use super::calls::{Call, Sequence};
@@ -14,36 +15,33 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
 /// What a device keeps of a choice.
-const TAKEN: &str = "warpgroups";
-const LEFT: &str = "others";
+const TAKEN: &str = "taken";
+const LEFT: &str = "left";
+
+/// What a note says of a variant that is wrong.
+const DIFFERS: &str = "whose results differ";
+
+/// Whether a variant is used, and what is told of it.
+type Decision = (bool, Option<String>);
 
 impl LaunchedPlan {
     /// Decides about the variants of launches, which are loaded.
     pub(super) fn choose_variants(&mut self) -> Result<(), BackendError> {
         // Equal launches are computed in one way.
         let mut decided: HashMap<String, bool> = HashMap::new();
-        for at in 0..self.launches.variants.len() {
-            let variant = self.launches.variants[at].clone();
-            let own = &self.launches.each[variant.launches.clone()];
-            let (what, name) = (what_runs(own, &variant), name(own));
-            let is_taken = match decided.get(&what) {
-                Some(&is_taken) => is_taken,
-                None => {
-                    let (is_taken, note) = match self.decided(&variant, &what) {
-                        Err(BackendError::Device(e @ DriverError::Call { .. })) => {
-                            (false, Some(format!("not by warpgroups: {e}")))
-                        }
-                        other => other?,
-                    };
-                    self.variants.extend(note.map(|n| format!("`{name}` {n}")));
-                    is_taken
-                }
-            };
-            decided.insert(what, is_taken);
-            if is_taken {
-                self.launches.replace(&variant);
+        let mut at = 0;
+        while let Some(first) = self.launches.variants.get(at) {
+            let launches = first.launches.clone();
+            let alike = self.launches.variants[at..].iter().take_while(|v| v.launches == launches);
+            let end = at + alike.count();
+            let (best, notes) = self.best_of(&self.launches.variants[at..end], &mut decided)?;
+            self.variants.extend(notes);
+            if let Some(best) = best {
+                let best = self.launches.variants[at + best].clone();
+                self.launches.replace(&best);
                 self.each = Sequence::new(&self.launches.each, &self.buffers)?;
             }
+            at = end;
         }
         if self.merged.is_none() && self.calls().len() > 1 {
             self.running = Mutex::new(Start::First);
@@ -51,33 +49,74 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// Whether a variant is used, and what is told of it.
-    fn decided(
+    /// The fastest one of variants of the same launches, if one is faster than these, and notes of them.
+    fn best_of(
         &self,
+        variants: &[Variant],
+        decided: &mut HashMap<String, bool>,
+    ) -> Result<(Option<usize>, Vec<String>), BackendError> {
+        let launches = variants.first().map_or(0..0, |v| v.launches.clone());
+        let own = &self.launches.each[launches];
+        let (mut best, mut notes, mut expected) = (None, vec![], None);
+        for (at, variant) in variants.iter().enumerate() {
+            let fastest = best.map_or(own, |b: usize| &variants[b].instead);
+            let what = what_runs(fastest, variant);
+            let is_taken = match decided.get(&what) {
+                Some(&is_taken) => is_taken,
+                None => {
+                    let (is_taken, note) =
+                        match self.decided(own, fastest, variant, &what, &mut expected) {
+                            Err(BackendError::Device(e @ DriverError::Call { .. })) => {
+                                (false, Some(format!("not {}: {e}", variant.how)))
+                            }
+                            other => other?,
+                        };
+                    notes.extend(note.map(|n| format!("`{}` {n}", name(own))));
+                    is_taken
+                }
+            };
+            decided.insert(what, is_taken);
+            if is_taken {
+                best = Some(at);
+            }
+        }
+        Ok((best, notes))
+    }
+
+    /// Whether a variant of `own` is used in place of the fastest so far; `expected` are the results of `own` once they are known.
+    fn decided<'a>(
+        &'a self,
+        own: &[Launch],
+        fastest: &[Launch],
         variant: &Variant,
         what: &str,
-    ) -> Result<(bool, Option<String>), BackendError> {
+        expected: &mut Option<(Comparison<'a>, Vec<f64>)>,
+    ) -> Result<Decision, BackendError> {
         let told = |is_taken: bool, why: String| {
             let not = if is_taken { "" } else { "not " };
-            Ok((is_taken, Some(format!("{not}by warpgroups, {why}"))))
+            let is_told = is_taken || variant.is_by_warpgroups() || why.contains(DIFFERS);
+            Ok((is_taken, is_told.then(|| format!("{not}{}, {why}", variant.how))))
         };
         match self.driver.chosen_run(what).as_deref() {
             Some(TAKEN) => return told(true, "as chosen before".into()),
             Some(LEFT) => return told(false, "as chosen before".into()),
             _ => {}
         }
-        let launches = &self.launches.each[variant.launches.clone()];
         let calls = |all: &[Launch]| Sequence::new(all, &self.buffers).map(|s| s.calls);
-        let (own, other) = (calls(launches)?, calls(&variant.instead)?);
         let start = |all: &[Call]| all.iter().try_for_each(|call| self.launch(call, false));
         let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
-        let Some(comparison) = Comparison::of(self, launches)? else { return Ok((false, None)) };
-        start(&own)?;
-        let expected = comparison.read()?;
+        if expected.is_none() {
+            let Some(comparison) = Comparison::of(self, own)? else { return Ok((false, None)) };
+            start(&calls(own)?)?;
+            let results = comparison.read()?;
+            *expected = Some((comparison, results));
+        }
+        let Some((comparison, results)) = expected else { return Ok((false, None)) };
+        let (own, other) = (calls(fastest)?, calls(&variant.instead)?);
         comparison.clear()?;
         start(&other)?;
-        let (is_taken, why) = if let Some(error) = comparison.disagreement(&expected)? {
-            (false, format!("whose results differ by {error:.1e}"))
+        let (is_taken, why) = if let Some(error) = comparison.disagreement(results)? {
+            (false, format!("{DIFFERS} by {error:.1e}"))
         } else {
             let times = comparison::times(self, 2, &|way| start([&own, &other][way]))?;
             let Some(times) = times else { return Ok((false, None)) };
@@ -98,10 +137,11 @@ fn name(own: &[Launch]) -> String {
 /// What tells a choice apart from all others, in a line: both codes and their grids.
 fn what_runs(own: &[Launch], variant: &Variant) -> String {
     let mut hasher = DefaultHasher::new();
+    own.len().hash(&mut hasher);
     for l in own.iter().chain(&variant.instead) {
         let text = l.source.replace(&l.function, "f");
         (text, l.grid, l.block).hash(&mut hasher);
     }
     super::PRELUDE.hash(&mut hasher);
-    format!("products by warpgroups, {:016x}", hasher.finish())
+    format!("tiles of products, {:016x}", hasher.finish())
 }

@@ -4,10 +4,6 @@
 
 #ifndef EMULATED
 #if __CUDA_ARCH_FEAT_SM90_ALL
-// The only array of a block that may take all memory that there is to share; the launch says how much.
-#define LARGE_SHARED(T, name, n)                                        \
-    extern __shared__ __align__(1024) unsigned char large_bytes[];      \
-    T* const name = reinterpret_cast<T*>(large_bytes)
 // Sums of products by a warpgroup, of which a thread has so many.
 #define SUMS(name, n) float name[n] = {}
 template <class T>

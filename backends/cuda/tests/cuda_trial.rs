@@ -145,7 +145,7 @@ fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
         }
         false => vec![launch("wide", &[input, own]), launch("again", &[own, own])],
     };
-    launches.variants.push(Variant { launches: 0..1, instead });
+    launches.variants.push(Variant { launches: 0..1, instead, how: "by warpgroups".into() });
     (launches, consts)
 }
 
@@ -185,6 +185,28 @@ fn a_variant_is_taken_where_it_is_right_and_faster() {
     let plan = session(&recorder, with_variant(true)).expect("is ready");
     assert!(plan.notes().is_empty() && recorder.state().chosen_runs.is_empty());
     assert_eq!(started(&recorder, &plan).0, 3);
+}
+
+#[test]
+fn of_several_variants_the_fastest_is_taken() {
+    // Whatever comes later is faster here, so the last one is taken, held against the one before it.
+    let recorder = Arc::new(Recorder::default());
+    recorder.state().seconds = vec![2.0, 1.0];
+    let (mut launches, consts) = with_variant(true);
+    let instead = vec![launch("wide", &[(Place::Input(0), 4), (Place::Arena(512), 4)])];
+    launches.variants.push(Variant { launches: 0..1, instead, how: "in tiles of 16 x 16".into() });
+    let plan = session(&recorder, (launches, consts)).expect("is ready");
+    let times = "200000.00 µs against 400000.00 µs";
+    let told = ["by warpgroups", "in tiles of 16 x 16"].map(|how| format!("`inc4` {how}, {times}"));
+    assert_eq!(plan.notes(), told);
+    recorder.calls();
+    let y = plan.run(&[recorder::example::bytes(&[1, 2, 3, 4])]).expect("runs");
+    assert_eq!(recorder::example::values(&y)[0], [3, 4, 5, 6]);
+    let name = |c| if let Call::Launch(function, ..) = c { Some(function) } else { None };
+    let names: Vec<String> = recorder.calls().into_iter().filter_map(name).collect();
+    assert_eq!(names, ["wide", "inc4", "inc"]);
+    drop(plan);
+    recorder.holds_nothing();
 }
 
 #[test]

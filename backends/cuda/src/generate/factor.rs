@@ -4,7 +4,8 @@
 
 use super::emit::{Emitter, Source, coordinates, side_by_side};
 use super::in_memory::in_memory;
-use super::product::{Product, SIDE, Term, size};
+use super::product::{Product, Term, size};
+use super::tiling::SIDE;
 use super::{spelling as spell, warpgroups};
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};

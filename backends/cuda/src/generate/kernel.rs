@@ -61,13 +61,16 @@ pub struct Tuning {
     pub spread: Spread,
     /// When warpgroups multiply.
     pub warpgroups: Warpgroups,
+    /// Whether other tilings of products are offered, of which a session takes the one that the device's clock says.
+    pub offers_tilings: bool,
 }
 
 impl Default for Tuning {
     /// A device of 132 multiprocessors; products in full precision.
     fn default() -> Tuning {
         let (merge, spread) = (Merge::Chosen, Spread::Chosen);
-        Tuning { processors: 132, tf32: false, merge, spread, warpgroups: Warpgroups::Never }
+        let (warpgroups, offers_tilings) = (Warpgroups::Never, false);
+        Tuning { processors: 132, tf32: false, merge, spread, warpgroups, offers_tilings }
     }
 }
 

@@ -33,6 +33,7 @@ mod tensor;
 mod thin;
 mod tile;
 mod tiles;
+mod tiling;
 mod trees;
 mod turned;
 mod warpgroups;
@@ -54,6 +55,7 @@ use product::Product;
 pub use spread::Spread;
 use stages::{Shape, Stage};
 use std::collections::HashMap;
+use tiling::Tiling;
 pub use warpgroups::Warpgroups;
 
 /// Values in memory begin at a multiple of so many bytes.
@@ -147,8 +149,8 @@ struct Generator<'a> {
     scratch: u64,
     /// The names of functions by their texts.
     names: HashMap<String, String>,
-    /// Whether what is written at present is for warpgroups, where it is a product.
-    by_warpgroups: bool,
+    /// How a product that is written at present is cut, if not as is estimated to be the fastest.
+    tiling: Option<Tiling>,
 }
 
 /// Takes bytes behind `end`, which is aligned and stays so; where they begin.
@@ -215,8 +217,8 @@ impl<'a> Generator<'a> {
         }
         let scratch = out.arena;
         let stored = Stored { places };
-        let (names, by_warpgroups) = (HashMap::new(), false);
-        Ok(Generator { plan, library, tuning, stored, out, scratch, names, by_warpgroups })
+        let (names, tiling) = (HashMap::new(), None);
+        Ok(Generator { plan, library, tuning, stored, out, scratch, names, tiling })
     }
 
     fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
@@ -328,7 +330,7 @@ impl<'a> Generator<'a> {
             if !once && targets.len() == 1 {
                 let at = (k, name, first, before);
                 self.alternatives(at, kernel, &stage, target, &places, scratch)?;
-                self.variant(at, kernel, &stage, target, &places, scratch)?;
+                self.variants(at, kernel, &stage, target, &places, scratch)?;
             }
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
@@ -394,7 +396,7 @@ impl<'a> Generator<'a> {
         }
         let mut e = Emitter::new(kernel);
         e.first_node = first;
-        e.by_warpgroups = self.by_warpgroups;
+        e.tiling = self.tiling;
         let mut order: Vec<Value> = places.keys().copied().collect();
         order.sort_unstable();
         for (i, v) in order.iter().enumerate() {
@@ -443,8 +445,8 @@ impl<'a> Generator<'a> {
         Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
     }
 
-    /// Notes the launches by warpgroups that may take the place of those of a stage, which are those of a run from `before` on.
-    fn variant(
+    /// Notes the launches with other tilings that may take the place of those of a stage, which are those of a run from `before` on.
+    fn variants(
         &mut self,
         (k, name, first, before): (usize, &str, usize, usize),
         kernel: &KernelProgram,
@@ -454,25 +456,20 @@ impl<'a> Generator<'a> {
         scratch: &mut u64,
     ) -> Result<(), BackendError> {
         let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
-        if self.tuning.0.warpgroups != Warpgroups::Offered || before == self.out.each.len() {
-            return Ok(());
+        let end = self.out.each.len();
+        let found = Product::of(&mut Emitter::of_stored(kernel, places.keys()), kernel, product);
+        let Some(mut found) = found.filter(|_| before < end) else { return Ok(()) };
+        for tiling in found.other_tilings(&self.tuning.0) {
+            found.tiling = tiling;
+            let shape = found.parts().map_or(Shape::Tiles(product), |ty| Shape::Deep(product, ty));
+            let stage = Stage { value: stage.value, shape };
+            self.tiling = Some(tiling);
+            let instead =
+                self.launches_of((k, name, first), kernel, &stage, &[target], places, scratch);
+            self.tiling = None;
+            let how = tiling.words();
+            self.out.variants.push(Variant { launches: before..end, instead: instead?, how });
         }
-        let mut e = Emitter::of_stored(kernel, places.keys());
-        e.by_warpgroups = true;
-        let found = Product::of(&mut e, kernel, product);
-        let is_wide = |p: &Product| p.tiling.by_warpgroups && p.work() >= warpgroups::LEAST;
-        let Some(found) = found.filter(is_wide) else { return Ok(()) };
-        let shape = match found.parts() {
-            None => Shape::Tiles(product),
-            Some(parts) => Shape::Deep(product, parts),
-        };
-        let stage = Stage { value: stage.value, shape };
-        self.by_warpgroups = true;
-        let instead =
-            self.launches_of((k, name, first), kernel, &stage, &[target], places, scratch);
-        self.by_warpgroups = false;
-        let (launches, instead) = (before..self.out.each.len(), instead?);
-        self.out.variants.push(Variant { launches, instead });
         Ok(())
     }
 

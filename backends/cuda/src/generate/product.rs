@@ -6,10 +6,10 @@
 
 use super::emit::Emitter;
 use super::factor::Element;
-use super::kernel::KernelProgram;
+use super::kernel::{KernelProgram, Tuning};
 use super::ranges;
-use super::split_k;
 use super::thin::{self, Thin};
+use super::tiling::{SIDE, Tiling};
 use super::warpgroups::{self, Warpgroups};
 use mlc_backends::reference::affine::divided;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
@@ -20,6 +20,8 @@ use std::cmp::Ordering;
 
 /// Rows, columns and depth from which on tiles pay.
 pub const LEAST: i64 = 8;
+/// Products of elements from which on other tilings are offered.
+const LEAST_WORK: i64 = 1 << 22;
 
 /// A factor of a product.
 pub enum Term {
@@ -321,7 +323,8 @@ impl Product {
         let double = dtype == DType::F64;
         let sizes = [size(&batch), size(&rows), size(&columns), size(&deep)];
         let element = element(kernel, value, &factors);
-        let tiling = Product::tiling(e, kernel, sizes, element, is_thin);
+        let asked = e.tiling.filter(|_| !is_thin);
+        let tiling = asked.unwrap_or_else(|| Product::tiling(kernel, sizes, element, is_thin));
         let mut product = Product {
             value,
             shape,
@@ -343,23 +346,29 @@ impl Product {
         Some(product)
     }
 
-    fn tiling(
-        e: &Emitter<'_>,
-        kernel: &KernelProgram,
-        sizes: [i64; 4],
-        element: Element,
-        is_thin: bool,
-    ) -> Tiling {
+    fn tiling(kernel: &KernelProgram, sizes: [i64; 4], element: Element, is_thin: bool) -> Tiling {
         let processors = kernel.tuning.processors;
-        let is_asked = e.by_warpgroups || kernel.tuning.warpgroups == Warpgroups::Always;
+        let is_asked = kernel.tuning.warpgroups == Warpgroups::Always;
         let wide = (is_asked && !is_thin).then(|| warpgroups::tiling(sizes, element, processors));
         wide.flatten().unwrap_or_else(|| Tiling::of(sizes, element, processors))
     }
 
-    /// Products of elements.
-    pub fn work(&self) -> i64 {
-        let axes = [&self.batch, &self.rows, &self.columns, &self.deep];
-        axes.iter().fold(1, |n, a| n.saturating_mul(size(a)))
+    /// Other tilings that may be faster on a device, of what is large enough to be worth the time to find out.
+    pub fn other_tilings(&self, tuning: &Tuning) -> Vec<Tiling> {
+        let sizes = [&self.batch, &self.rows, &self.columns, &self.deep].map(|a| size(a));
+        let work = sizes.iter().fold(1i64, |n, s| n.saturating_mul(*s));
+        if self.thin.is_some() || work < LEAST_WORK {
+            return vec![];
+        }
+        let processors = tuning.processors;
+        let wide = (tuning.warpgroups == Warpgroups::Offered)
+            .then(|| warpgroups::tiling(sizes, self.element, processors));
+        let mut out = match tuning.offers_tilings {
+            true => self.tiling.others(sizes, self.element, processors),
+            false => vec![],
+        };
+        out.extend(wide.flatten());
+        out
     }
 
     /// What tiles of the factor of rows (0) or columns (1) consist of.
@@ -403,110 +412,5 @@ impl Product {
             }
         }
         if checks.is_empty() { String::new() } else { format!("if ({})", checks.join(" && ")) }
-    }
-}
-
-/// How a sum of products is cut into blocks of 16 by 16 threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiling {
-    /// Rows and columns of a thread.
-    pub rows: i64,
-    pub columns: i64,
-    /// Parts of the depth: of more than one, the block that ends last adds the sums.
-    pub parts: i64,
-    /// Depth of a tile in shared memory.
-    pub step: i64,
-    /// Whether warpgroups multiply.
-    pub by_warpgroups: bool,
-}
-
-/// Threads of a block, by rows and by columns.
-pub const SIDE: i64 = 16;
-/// Least depth of a part.
-const PART: i64 = 128;
-/// Bytes in a nanosecond from the cache of the device for each multiprocessor, as measured on an H200.
-const SHARED_CACHE: f64 = 34.0;
-
-impl Tiling {
-    /// The fastest one by a rough estimate.
-    pub fn of(sizes: [i64; 4], element: Element, processors: u32) -> Tiling {
-        let depth = sizes[3];
-        let shapes: &[(i64, i64)] = match element {
-            Element::Real(true) => &[(4, 4), (2, 2)],
-            // Bytes on their way take a register each.
-            Element::Byte(_) => &[(8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
-            _ => &[(8, 8), (8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
-        };
-        // Sums of parts are floats.
-        let least = if let Element::Byte(_) = element { depth + 1 } else { PART };
-        let parts = [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || depth / p >= least);
-        let all = parts.flat_map(|parts| {
-            shapes.iter().map(move |&(rows, columns)| {
-                let step = element.depth(rows * columns, depth / parts);
-                Tiling { rows, columns, parts, step, by_warpgroups: false }
-            })
-        });
-        let time = |t: &Tiling| t.nanoseconds(sizes, element, processors);
-        all.min_by(|a, b| time(a).total_cmp(&time(b))).expect("there are tilings")
-    }
-
-    /// About how long it takes: 218 products in a nanosecond on each multiprocessor where everything is in registers, less
-    /// where elements come from shared memory, or one block alone waits for them.
-    fn nanoseconds(&self, sizes: [i64; 4], element: Element, processors: u32) -> f64 {
-        let [batch, m, n, depth] = sizes;
-        let (rows, columns) = (self.rows * SIDE, self.columns * SIDE);
-        let up = |a: i64, b: i64| (a / b + i64::from(a % b != 0)) as f64;
-        let tiles = batch as f64 * up(m, rows) * up(n, columns);
-        let blocks = tiles * self.parts as f64;
-        let rounds = (blocks / f64::from(processors)).ceil();
-        let reused = (self.rows * self.columns) as f64 / (self.rows + self.columns) as f64;
-        let busy = (0.4 + 0.2 * rounds).min(1.0);
-        // Elements of fewer bits, of which a thread reads fewer words for as many products, and the units that multiply them.
-        let (most, words) = match element {
-            Element::Real(_) => (218.0, 1.5),
-            Element::Tf32 => (1000.0, 3.0),
-            Element::Half(_) => (2000.0, 3.0),
-            Element::Byte(_) => (4000.0, 3.0),
-        };
-        let rate = most * reused / (reused + words) * busy;
-        let part = self.depth_of_part(depth) as f64;
-        let work = (rows * columns) as f64 * part;
-        // What all blocks read comes from the cache that they share.
-        let bytes = 16 / element.widest() * (rows + columns);
-        let read = blocks * bytes as f64 * part / (SHARED_CACHE * f64::from(processors));
-        let added = split_k::nanoseconds(self.parts, rows * columns, tiles, processors);
-        (rounds * work / rate).max(read) + 1500.0 + added
-    }
-
-    /// Depth of a part, but of the last one, which may have less.
-    pub fn depth_of_part(&self, depth: i64) -> i64 {
-        let part = depth / self.parts + i64::from(depth % self.parts != 0);
-        (part + self.step - 1) / self.step * self.step
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_products_have_large_tiles_and_deep_ones_parts() {
-        let half = Element::Half(DType::F16);
-        let (real, double) = (Element::Real(false), Element::Real(true));
-        let cases = [
-            ([1, 4096, 4096, 4096], real, [8, 8, 1]),
-            ([1, 4096, 4096, 4096], half, [8, 8, 1]),
-            ([1, 4096, 4096, 4096], double, [4, 4, 1]),
-            ([12, 512, 512, 64], real, [8, 4, 1]),
-            ([1, 64, 64, 8192], real, [2, 2, 32]),
-            ([1, 32, 32, 64], real, [2, 2, 1]),
-            ([1, 64, 12544, 147], real, [4, 2, 1]),
-            // Small tiles of 16 bits would read more than the cache yields.
-            ([1, 4096, 128, 1152], half, [4, 4, 1]),
-        ];
-        for (sizes, element, expected) in cases {
-            let t = Tiling::of(sizes, element, 132);
-            assert_eq!([t.rows, t.columns, t.parts], expected, "{sizes:?} {element:?}");
-        }
     }
 }

@@ -5,8 +5,9 @@
 
 use super::emit::{Emitter, coordinates, side_by_side};
 use super::factor::{Element, Factor};
-use super::product::{Bytes, Product, SIDE};
+use super::product::{Bytes, Product};
 use super::tile::open_unrolled;
+use super::tiling::SIDE;
 use mlc_dsl::ir::DType;
 
 /// Rows and columns of the warps of a block.

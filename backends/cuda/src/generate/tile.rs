@@ -2,8 +2,9 @@
 
 use super::emit::{Emitter, coordinates, side_by_side};
 use super::factor::{Element, Factor};
-use super::product::{Product, SIDE};
+use super::product::Product;
 use super::spelling as spell;
+use super::tiling::SIDE;
 
 /// Elements that a thread reads from shared memory at once, of so many.
 fn at_once(elements: i64, double: bool) -> i64 {

@@ -8,7 +8,8 @@
 
 use super::emit::{Emitter, coordinates};
 use super::factor::{Element, Factor};
-use super::product::{Product, SIDE, size};
+use super::product::{Product, size};
+use super::tiling::SIDE;
 use super::{split_k, tensor, tile, warpgroups};
 use mlc_backends::reference::code::Slot;
 
@@ -88,8 +89,17 @@ fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<
 /// Writes the loop over tiles that pass through registers: while one is multiplied, the next one is loaded.
 fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (kind, deep) = (e.index_type(), p.tiling.step);
-    left.declare(e);
-    right.declare(e);
+    match p.tiling.is_large {
+        true => {
+            declare_large(e, left, right, 2);
+            left.declare_next(e);
+            right.declare_next(e);
+        }
+        false => {
+            left.declare(e);
+            right.declare(e);
+        }
+    }
     e.line("int tile = 0;");
     e.open(&format!("for ({kind} from = begin - {deep}; from < end; from += {deep})"));
     e.line(format!("{kind} next = from + {deep};"));
@@ -110,10 +120,12 @@ fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right:
     e.close();
 }
 
-/// Bytes of shared memory that tiles may take.
-const SHARED: i64 = 48 << 10;
-/// Tiles that are in shared memory or on their way at most.
-const MOST: i64 = 4;
+/// Declares so many tiles of both factors, in memory that is asked for at the launch.
+pub fn declare_large(e: &mut Emitter<'_>, left: &Factor<'_>, right: &Factor<'_>, tiles: i64) {
+    let name = left.element.name();
+    e.line(format!("LARGE_SHARED({name}, left, {});", tiles * (left.tile() + right.tile())));
+    e.line(format!("auto right = left + {};", tiles * left.tile()));
+}
 
 /// Writes a group of copies of the next tiles of both factors, which is empty where none is left.
 pub fn copy(e: &mut Emitter<'_>, factors: [&Factor<'_>; 2], to: &str, has_tail: bool) {
@@ -146,11 +158,16 @@ pub fn begin_copies(
 fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>, depth: i64) {
     let (kind, deep) = (e.index_type(), p.tiling.step);
     let bytes = (left.tile() + right.tile()) * 16 / p.element.widest();
-    let tiles = (SHARED / bytes).min(depth / deep + 1).clamp(2, MOST);
+    let tiles = p.tiling.tiles(bytes, depth);
     let (others, has_tail) = (tiles - 1, size(&p.deep) % deep != 0);
     e.line(format!("// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."));
-    left.declare_copied(e, tiles);
-    right.declare_copied(e, tiles);
+    match p.tiling.is_large {
+        true => declare_large(e, left, right, tiles),
+        false => {
+            left.declare_copied(e, tiles);
+            right.declare_copied(e, tiles);
+        }
+    }
     begin_copies(e, [left, right], (others, deep), has_tail);
     // Behind it all threads' copies are there, and the tile before is no longer read.
     e.line("__syncthreads();");

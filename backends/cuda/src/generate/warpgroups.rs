@@ -7,10 +7,11 @@
 use super::emit::coordinates;
 use super::emit::{Emitter, side_by_side};
 use super::factor::{Element, Factor};
-use super::product::{Product, SIDE, Tiling, size};
+use super::product::{Product, size};
 use super::split_k;
 use super::tile::open_unrolled;
-use super::tiles::{begin_copies, copy};
+use super::tiles::{begin_copies, copy, declare_large};
+use super::tiling::{SIDE, Tiling};
 use mlc_dsl::ir::DType;
 
 /// When warpgroups multiply.
@@ -24,9 +25,6 @@ pub enum Warpgroups {
     /// Wherever it is possible.
     Always,
 }
-
-/// Products of elements from which on it is offered.
-pub const LEAST: i64 = 1 << 22;
 
 /// Rows of a warpgroup, and the depth of a tile.
 const ROWS: i64 = 64;
@@ -82,6 +80,7 @@ pub fn tiling([batch, m, n, depth]: [i64; 4], element: Element, processors: u32)
             columns,
             parts,
             step: DEPTH,
+            is_large: true,
             by_warpgroups: true,
         })
     });
@@ -117,13 +116,6 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
     if columns == 256 {
         e.registers = Some(MOST_REGISTERS);
     }
-}
-
-/// Declares so many tiles of both factors.
-fn declare_tiles(e: &mut Emitter<'_>, left: &Factor<'_>, right: &Factor<'_>, tiles: i64) {
-    let name = left.element.name();
-    e.line(format!("LARGE_SHARED({name}, left, {});", tiles * (left.tile() + right.tile())));
-    e.line(format!("auto right = left + {};", tiles * left.tile()));
 }
 
 /// The descriptor of a factor's matrix of the steps from `k` on, whose first line is this one.
@@ -170,7 +162,7 @@ pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor
     e.line(format!(
         "// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."
     ));
-    declare_tiles(e, left, right, tiles);
+    declare_large(e, left, right, tiles);
     begin_copies(e, [left, right], (others, DEPTH), has_tail);
     e.line("fence_shared();");
     // Behind it all threads' copies are there, and the tile before the last one is no longer read.
@@ -189,7 +181,7 @@ pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor
 pub fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (kind, has_tail) = (e.index_type(), size(&p.deep) % DEPTH != 0);
     e.registers = Some(MOST_REGISTERS);
-    declare_tiles(e, left, right, 2);
+    declare_large(e, left, right, 2);
     left.declare_next(e);
     right.declare_next(e);
     e.line("int tile = 0;");

@@ -21,6 +21,9 @@ const MERGED: &str = "MLC_CUDA_MERGED";
 /// Starts every launch when the one ahead of it has ended, if it is `off`.
 const EARLY: &str = "MLC_CUDA_EARLY";
 
+/// Cuts products as is estimated to be the fastest, without asking the clock, if it is `off`.
+const TILINGS: &str = "MLC_CUDA_TILINGS";
+
 /// Leaves products by warpgroups away, if it is `off`.
 const WARPGROUPS: &str = "MLC_CUDA_WGMMA";
 
@@ -364,6 +367,10 @@ impl Driver for Nvidia {
         let (major, minor) = self.capability();
         let compiled = || nvrtc::architecture(major, minor).is_ok_and(|a| a == "sm_90a");
         self.capability() == HOPPER && !is_off && compiled()
+    }
+
+    fn compares_tilings(&self) -> bool {
+        env::var_os(TILINGS).is_none_or(|v| v != "off")
     }
 
     fn starts_early(&self) -> bool {

@@ -11,6 +11,7 @@ mod shared;
 use super::kernel::KernelProgram;
 use super::product::Term;
 use super::spelling::{self as spell, Kind};
+use super::tiling::Tiling;
 use expressions::Scope;
 use lanes::{Accesses, Lanes};
 pub use lanes::{Source, side_by_side, widest};
@@ -95,8 +96,8 @@ pub struct Emitter<'k> {
     /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
     pub out_is_unaligned: bool,
-    /// Whether warpgroups multiply, where products are such.
-    pub by_warpgroups: bool,
+    /// How products are cut, if not as is estimated to be the fastest.
+    pub tiling: Option<Tiling>,
     /// Registers of a thread, if not as many as usual.
     pub registers: Option<u32>,
     /// Statements before the function waits for the launches ahead of it.
@@ -169,7 +170,7 @@ impl<'k> Emitter<'k> {
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
             out_is_unaligned: false,
-            by_warpgroups: false,
+            tiling: None,
             registers: None,
             ahead: String::new(),
         }
