@@ -6,28 +6,36 @@ use mlc_backends::reference::code::{Affine, Real};
 use mlc_backends::reference::compile::Body;
 use mlc_dsl::ir::Value;
 
-/// An element of a value in memory: at this offset where all positions are within their extents, and 0 elsewhere.
+/// An element of a value in memory: at this offset where all positions are within their extents, and a number elsewhere.
 pub struct InMemory {
     pub value: Value,
     pub offset: Affine,
     pub inside: Vec<(Affine, i64)>,
+    pub outside: Option<f64>,
 }
 
-/// Whether a float is 0, without its sign.
-fn is_zero(kernel: &KernelProgram, of: Value, r: &Real) -> bool {
+/// The number that a float is, if it is one whatever is in memory.
+fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
     match r {
-        Real::Const(v) => v.to_bits() == 0,
+        Real::Const(v) => Some(*v),
         Real::Read(read) => {
-            let source = kernel.program.node(of.node).args.get(read.input);
-            let constant = source.and_then(|s| kernel.constant(*s));
-            constant.is_some_and(|t| !t.is_empty() && t.get_f64(0).to_bits() == 0)
+            let source = kernel.program.node(of.node).args.get(read.input)?;
+            let tensor = kernel.constant(*source).filter(|t| !t.is_empty())?;
+            let first = tensor.get_f64(0);
+            let is_first = |i: usize| tensor.get_f64(i).to_bits() == first.to_bits();
+            (1..tensor.len()).all(is_first).then_some(first)
         }
-        _ => false,
+        _ => None,
     }
 }
 
-/// The element that a float of a value's code is, if it is one.
+/// The element that a float of a value's code is, if it is one, or 0 outside of what is there.
 pub fn in_memory(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<InMemory> {
+    or_number(e, of, r).filter(|found| found.outside.is_none_or(|n| n.to_bits() == 0))
+}
+
+/// The element that a float of a value's code is, if it is one, or a number outside of what is there.
+pub fn or_number(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<InMemory> {
     behind(e, of, r, &[])
 }
 
@@ -38,23 +46,25 @@ fn behind(e: &mut Emitter<'_>, of: Value, r: &Real, within: &[(Affine, i64)]) ->
     let source = *kernel.program.node(of.node).args.get(read.input)?;
     let checked = read.fast.iter().flat_map(|f| &f.checked).map(|(i, _, n)| (i.clone(), *n));
     let mut inside: Vec<(Affine, i64)> = checked.filter(|c| !within.contains(c)).collect();
-    match &read.otherwise {
-        None if inside.is_empty() => {}
+    let outside = match &read.otherwise {
+        None if inside.is_empty() => None,
         // Without bounds that are affine, the index may leave them.
-        Some(other) if read.fast.is_some() && is_zero(kernel, of, other) => {}
+        Some(other) if read.fast.is_some() => Some(number(kernel, of, other)?),
         _ => return None,
-    }
+    };
+    let outside = outside.filter(|_| !inside.is_empty());
     if e.stored.contains_key(&source) && kernel.constant(source).is_none() {
         let shape: Vec<usize> = read.shape.iter().map(|&n| n as usize).collect();
         let offset = match &read.fast {
             Some(fast) => fast.offset.clone(),
             None => offset_of(&shape, &read.index)?,
         };
-        return Some(InMemory { value: source, offset, inside });
+        return Some(InMemory { value: source, offset, inside, outside });
     }
     let Body::Real(next) = e.placed(source, &read.index)? else { return None };
     let all = [within, &inside].concat();
-    let mut found = behind(e, source, &next, &all)?;
-    inside.append(&mut found.inside);
-    Some(InMemory { inside, ..found })
+    let found = behind(e, source, &next, &all)?;
+    let differ = outside.zip(found.outside).is_some_and(|(a, b)| a.to_bits() != b.to_bits());
+    inside.extend(found.inside);
+    (!differ).then(|| InMemory { inside, outside: outside.or(found.outside), ..found })
 }

@@ -1,9 +1,12 @@
 //! Expressions and statements for the code of one node.
 
 use super::{Emitter, coordinates, parts_name, reads_slots, touch};
+use crate::generate::in_memory::or_number;
 use crate::generate::spelling::{self as spell, Kind};
 use mlc_backends::reference::affine_visitor::AffineVisitor;
-use mlc_backends::reference::code::{Int, Quantifier, Read, Real, Reduce, Sign, Slot, Truth};
+use mlc_backends::reference::code::{
+    Affine, Int, Quantifier, Read, Real, Reduce, Sign, Slot, Truth,
+};
 use mlc_dsl::ir::Value;
 use std::collections::BTreeSet;
 
@@ -32,7 +35,10 @@ impl Scope {
                 let wide = e.kind(of) == Kind::Real(true);
                 let otherwise = read.otherwise.as_ref();
                 let kind = spell::real(self.double);
-                let v = self.read(e, read, kind, &|e| otherwise.map(|o| self.real(e, o)));
+                let guarded = otherwise.and_then(|_| self.guarded(e, r));
+                let v = guarded.unwrap_or_else(|| {
+                    self.read(e, read, kind, &|e| otherwise.map(|o| self.real(e, o)))
+                });
                 if wide == self.double { v } else { format!("({kind}){v}") }
             }
             Real::If(c, a, b) => {
@@ -166,6 +172,20 @@ impl Scope {
         // Behind the arguments are the results, which a recurrence reads at other steps.
         let result = || Value { output: (input - args.len()) as u32, ..self.node };
         args.get(input).copied().unwrap_or_else(result)
+    }
+
+    /// An element in memory, or a number where positions leave what is there, without a branch.
+    fn guarded(self, e: &mut Emitter<'_>, r: &Real) -> Option<String> {
+        if e.found.is_some() {
+            return None;
+        }
+        let mut found = or_number(e, self.node, r)?;
+        let text = |i: &Affine| spell::affine(i, &|s| Emitter::name(s));
+        found.inside.retain(|(i, n)| !e.within.contains(&(text(i), *n)));
+        if found.inside.is_empty() {
+            return None;
+        }
+        e.guarded(&found)
     }
 
     /// An element of an input, or something else where the index leaves it.

@@ -180,6 +180,42 @@ impl<'k> Emitter<'k> {
         Some(format!("{name}.at[lane]"))
     }
 
+    /// The names of the condition that an element is inside, and of the element, which this turn reads together with its neighbours: all of them are,
+    /// or none.
+    pub(super) fn packed_inside(
+        &mut self,
+        of: &InMemory,
+        inside: &str,
+    ) -> Option<(String, String)> {
+        let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
+        let is_outer = |a: &Affine| {
+            let of_group = |s: Slot| inner.group.iter().any(|g| g.0 == s && g.1 != 1);
+            a.terms.iter().all(|t| t.0 < inner.variables && !of_group(t.0))
+        };
+        let is_aligned =
+            !self.unaligned.contains(&of.value) && of.inside.iter().all(|i| is_outer(&i.0));
+        let place = match inner.place(&of.offset, &self.extents) {
+            Ok(place) if is_aligned => place,
+            Err(true) => return None,
+            _ => {
+                self.accesses.apart += 1;
+                return None;
+            }
+        };
+        self.accesses.together += 1;
+        let condition = format!("p{}", self.variables + 1);
+        let name = format!("p{}", self.variables + 2);
+        self.variables += 2;
+        let width = inner.width;
+        let ty = pack(self.kernel.program.ty(of.value).dtype, width);
+        let from = &self.stored[&of.value];
+        let text =
+            format!("{ty} {name} = load_pack<{width}>({from} + ({condition} ? {place} : 0));");
+        self.before_lanes(format!("bool {condition} = {inside};"));
+        self.before_lanes(text);
+        Some((condition, format!("{name}.at[lane]")))
+    }
+
     /// Where the elements of such a loop lie in memory, if they are there side by side or all of them 0: `find` says what each one is. Writes
     /// what both are computed from, and no loop.
     pub fn source(

@@ -2,6 +2,7 @@
 
 use super::expressions::Scope;
 use super::{Emitter, linear, offset_of};
+use crate::generate::in_memory::InMemory;
 use crate::generate::spelling::{self as spell, Kind};
 use mlc_backends::reference::affine::combine;
 use mlc_backends::reference::code::{Affine, Int};
@@ -93,6 +94,50 @@ impl Emitter<'_> {
         let last = self.scopes.last_mut().expect("a scope is open");
         last.insert(key, name.clone());
         name
+    }
+
+    /// Reads an element where it is, and has a number elsewhere, without a branch: threads would wait at its end for what they read in it. The first
+    /// element is read there instead, and not used. `None` where elements are not read from memory.
+    pub(super) fn guarded(&mut self, of: &InMemory) -> Option<String> {
+        let (v, outside) = (of.value, of.outside?);
+        let ty = self.kernel.program.ty(v);
+        let is_elsewhere = self.window.as_ref().is_some_and(|w| w.value == v)
+            || self.instead.as_ref().is_some_and(|i| i.0.0 == v)
+            || self.keeping.open.is_some();
+        if is_elsewhere || ty.known_shape()?.contains(&0) {
+            return None;
+        }
+        self.read.insert(v);
+        let bounds = |(i, n): &(Affine, i64)| {
+            let i = spell::affine(i, &Emitter::name);
+            format!("0 <= {i} && {i} < {}", spell::int(*n))
+        };
+        let inside = of.inside.iter().map(bounds).collect::<Vec<_>>().join(" && ");
+        let place = spell::affine(&of.offset, &Emitter::name);
+        let key = (v, format!("[{place}] if {inside}, else {outside}"));
+        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
+            return Some(known.clone());
+        }
+        let (dtype, double) = (ty.dtype, self.kind(v) == Kind::Real(true));
+        let (condition, element) = self.packed_inside(of, &inside).unwrap_or_else(|| {
+            let (condition, element) = (self.local(), self.local());
+            let (of, stored) = (&self.stored[&v], spell::stored(dtype));
+            let text = format!("{stored} {element} = {of}[{condition} ? {place} : 0];");
+            self.line(format!("bool {condition} = {inside};"));
+            self.line(text);
+            (condition, element)
+        });
+        let name = self.local();
+        let (kind, loaded) = (spell::real(double), spell::loaded(dtype, &element, double));
+        let number = spell::float(outside, double);
+        self.line(format!("{kind} {name} = {condition} ? {loaded} : {number};"));
+        if outside.to_bits() == 0 {
+            let element = format!("({condition} ? {element} : ({})0)", spell::stored(dtype));
+            self.raw.insert(name.clone(), (dtype, element));
+        }
+        let last = self.scopes.last_mut().expect("a scope is open");
+        last.insert(key, name.clone());
+        Some(name)
     }
 
     /// The type of a value's elements.

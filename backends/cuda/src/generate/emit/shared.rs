@@ -34,7 +34,7 @@ pub(super) struct Keeping {
     /// The arrays in registers: their names and types.
     arrays: Vec<(Kept, String, &'static str)>,
     /// The variables of the open loop, the place in an array, how many scopes are open, and how many variables there were.
-    open: Option<(Vec<Slot>, String, usize, usize)>,
+    pub(super) open: Option<(Vec<Slot>, String, usize, usize)>,
     /// Whether no loop follows the open one.
     is_last: bool,
 }
