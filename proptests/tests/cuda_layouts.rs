@@ -1,8 +1,18 @@
 //! Products and convolutions whose factors or results lie in memory otherwise than they are multiplied: through reshapes, permutations,
-//! with channels last.
+//! with channels last, with constants in another order.
 
-use mlc_fuzz::input_values::Style;
+use mlc_backends::Executable;
+use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
+use mlc_extract::kernel_selection::select_kernels;
+use mlc_fuzz::Subject;
+use mlc_fuzz::input_values::{Style, inputs};
+use mlc_fuzz::oracle::hold;
+use mlc_proptests::emulated::Emulated;
 use mlc_proptests::generated_code::check;
+use mlc_proptests::library;
+use std::sync::Arc;
 
 /// Where tiles of the left factor are copied ahead of their use.
 const COPIES: &str = "copy_async(left";
@@ -43,6 +53,45 @@ fn products_of_what_is_reshaped() {
     check(text, &cases, &[Style::Normal, Style::Special]);
 }
 
+/// Where a thread has several results of a reduction.
+const WIDE: &str = "sum[lane] = ";
+
+/// Where a block has what windows read in shared memory.
+const SHARED: &str = "What the windows of a tile read is in shared memory";
+
+#[test]
+fn windows_whose_results_lie_side_by_side() {
+    let text = "
+        def strided(x: f16[2, 9, 9, 24], w: f16[3, 3, 1, 24], b: f16[24]) -> f16[2, 5, 5, 24]
+          = clip(conv_all_channels_last(x, w, stride=[2, 2], low=[1, 1], high=[1, 1], dilation=[1, 1], group=24) + b, 0, 6)
+        def far(x: bf16[1, 9, 9, 16], w: bf16[3, 3, 1, 16]) -> bf16[1, 7, 7, 16]
+          = conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[2, 2], group=16)
+        def doubles(x: f64[1, 6, 6, 4], w: f64[3, 3, 1, 4]) -> f64[1, 6, 6, 4]
+          = conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=4)
+        def large(x: f32[1, 12, 12, 8], w: f32[7, 7, 1, 8]) -> f32[1, 12, 12, 8]
+          = conv_all_channels_last(x, w, stride=[1, 1], low=[3, 3], high=[3, 3], dilation=[1, 1], group=8)
+        def largest(x: f16[2, 7, 7, 16]) -> f16[2, 4, 4, 16]
+          = maxpool_channels_last(x, window=[3, 3], stride=[2, 2], low=[1, 1], high=[1, 1], dilation=[1, 1])
+        def means(x: f32[2, 6, 6, 12]) -> f32[2, 6, 6, 12]
+          = sumpool_channels_last(x, window=[3, 3], stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1]) / 9
+        def odd(x: f32[2, 8, 7, 5], w: f32[3, 3, 1, 5]) -> f32[2, 8, 7, 5]
+          = conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=5)
+        def first(x: f32[2, 8, 10, 9], w: f32[8, 1, 3, 3]) -> f32[2, 8, 10, 9]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=8)
+    ";
+    let cases = [
+        ("strided", WIDE, "else"),
+        ("far", WIDE, "else"),
+        ("doubles", WIDE, "else"),
+        ("large", WIDE, "else"),
+        ("largest", WIDE, "else"),
+        ("means", WIDE, "else"),
+        ("odd", SHARED, WIDE),
+        ("first", SHARED, WIDE),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Special]);
+}
+
 #[test]
 fn convolutions_with_channels_last() {
     let text = "
@@ -71,11 +120,76 @@ fn convolutions_with_channels_last() {
         ("far", COPIES, "out_of_range"),
         ("groups", COPIES, "out_of_range"),
         ("line", COPIES, "out_of_range"),
-        ("depthwise", "What the windows of a tile read is in shared memory", "out_of_range"),
+        ("depthwise", WIDE, "out_of_range"),
         ("turned", "", ""),
         ("sums", "", ""),
         ("largest", "", "kernel_1"),
         ("numbers", "", ""),
     ];
     check(text, &cases, &[Style::Normal, Style::Special]);
+}
+
+/// A product with a constant whose rows are not aligned, besides rows of the same constant that are picked.
+fn with_weights(dtype: DType, x: &[usize], w: &[usize], is_picked: bool) -> Program {
+    let mut b = Builder::new(library());
+    let found = |name: &str| library().find(name).expect("shipped");
+    let numbers: Vec<f64> = (0..w.iter().product::<usize>())
+        .map(|i| ((i * 7919) % 1013) as f64 / 512.0 - 1.0)
+        .collect();
+    let weights = b.constant(Tensor::from_f64(dtype, w.to_vec(), &numbers));
+    let x = b.input("x", Type::known(dtype, x));
+    let product = b.apply(found("matmul"), &[], &[x, weights]).expect("types")[0];
+    let product = b.apply(found("relu"), &[], &[product]).expect("types")[0];
+    let mut outputs = vec![("product".into(), product)];
+    if is_picked {
+        let i = b.constant(Tensor::from_f64(DType::I64, vec![3], &[2.0, 0.0, 5.0]));
+        let axis = [Some(Attr::Int(Extent::from(0)))];
+        let picked = b.apply(found("gather"), &axis, &[weights, i]).expect("types")[0];
+        outputs.push(("picked".into(), b.apply(found("exp"), &[], &[picked]).expect("types")[0]));
+    }
+    b.finish(outputs)
+}
+
+#[test]
+fn weights_with_unaligned_rows_lie_with_their_axes_exchanged() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let target = library().target("cuda").expect("shipped");
+    for (dtype, x, w, is_picked, is_turned) in [
+        (DType::F16, &[20, 256][..], &[256, 301][..], false, true),
+        (DType::BF16, &[20, 256], &[256, 302], true, true),
+        (DType::F32, &[33, 128], &[128, 203], false, true),
+        (DType::F16, &[1, 256], &[256, 301], false, true),
+        (DType::F32, &[2, 9, 64], &[2, 64, 201], false, true),
+        // Aligned as they are, small, and not aligned either way.
+        (DType::F16, &[20, 256], &[256, 304], false, false),
+        (DType::F16, &[20, 64], &[64, 101], false, false),
+        (DType::F16, &[20, 255], &[255, 301], false, false),
+    ] {
+        let p = with_weights(dtype, x, w, is_picked);
+        let code = |p: &Program| -> Result<Launches, String> {
+            let plan = select_kernels(p.clone(), library(), target);
+            launches_for(&plan, library(), Tuning::default()).map_err(|e| e.to_string())
+        };
+        let launches = code(&p).expect("code");
+        let what = format!("{dtype} {w:?}");
+        assert_eq!(launches.turned.len(), usize::from(is_turned), "{what}");
+        let text: String = launches.each.iter().map(|l| l.source.as_str()).collect();
+        let at_once = text.contains("copy_async(right") || text.contains("load_pack<");
+        assert!(at_once || !is_turned, "{what}: {text}");
+        let run = |p: &Program, i: &[Tensor]| {
+            let loaded =
+                LaunchedPlan::new(code(p)?, Arc::new(Emulated::default()), p.consts.clone());
+            loaded.and_then(|e| e.run(i)).map_err(|e| e.to_string())
+        };
+        let keep = |p: &Program| Ok(p.clone());
+        let subject = Subject { library: library(), optimise: &keep, run: &run };
+        for style in [Style::Normal, Style::Special] {
+            let values = inputs(&p, style, 1).expect("known extents");
+            let held = hold(&subject, &p, &p, style, &values);
+            held.unwrap_or_else(|(_, m)| panic!("{what}, {style:?}: {m}\n{text}"));
+        }
+    }
 }

@@ -125,7 +125,7 @@ impl Drop for OwnProduct {
 pub struct DeviceConstants {
     driver: Arc<dyn Driver>,
     tensors: Consts,
-    uploaded: Mutex<HashMap<ConstId, Weak<Memory>>>,
+    uploaded: Mutex<HashMap<Place, Weak<Memory>>>,
 }
 
 impl DeviceConstants {
@@ -138,20 +138,22 @@ impl DeviceConstants {
         ((id.0 as usize) < self.tensors.len()).then(|| self.tensors.get(id))
     }
 
-    /// The memory of some constants, with all of their bytes in it. An error names one that the program does not have.
-    fn resident(&self, ids: &[ConstId]) -> Result<HashMap<ConstId, Arc<Memory>>, BackendError> {
+    /// The memory of the constants that launches read, with all of their bytes in it. An error names one that the program does not have.
+    fn resident(&self, launches: &Launches) -> Result<HashMap<Place, Arc<Memory>>, BackendError> {
         let mut uploaded = self.uploaded.lock().unwrap_or_else(|e| e.into_inner());
-        let (mut out, mut fresh): (HashMap<ConstId, Arc<Memory>>, _) = (HashMap::new(), vec![]);
-        for &id in ids {
-            let Entry::Vacant(place) = out.entry(id) else { continue };
+        let (mut out, mut fresh): (HashMap<Place, Arc<Memory>>, _) = (HashMap::new(), vec![]);
+        let as_they_are = launches.constants.iter().map(|&id| (id, Place::Constant(id)));
+        let turned = launches.turned.iter().map(|&id| (id, Place::Turned(id)));
+        for (id, place) in as_they_are.chain(turned) {
+            let Entry::Vacant(entry) = out.entry(place) else { continue };
             let tensor = self.tensor(id);
             let tensor = tensor.ok_or_else(|| misplaced(&format!("constant {}", id.0)))?;
-            match uploaded.get(&id).and_then(Weak::upgrade) {
-                Some(known) => drop(place.insert(known)),
+            match uploaded.get(&place).and_then(Weak::upgrade) {
+                Some(known) => drop(entry.insert(known)),
                 None => {
                     let memory = Memory::new(&self.driver, tensor.bytes().len() as u64)?;
-                    place.insert(Arc::new(memory));
-                    fresh.push((id, tensor));
+                    entry.insert(Arc::new(memory));
+                    fresh.push((place, tensor));
                 }
             }
         }
@@ -161,11 +163,14 @@ impl DeviceConstants {
         // A stream for this alone: what its copies go through is large, and is given back with it. Other plans on other
         // streams find the constants whole.
         let stream = OwnStream::new(&self.driver)?;
-        for (id, tensor) in &fresh {
-            out[id].fill(&stream, tensor.bytes())?;
+        for (place, tensor) in &fresh {
+            match place {
+                Place::Turned(_) => out[place].fill(&stream, &turned_bytes(tensor))?,
+                _ => out[place].fill(&stream, tensor.bytes())?,
+            }
         }
         self.driver.wait(stream.stream)?;
-        uploaded.extend(fresh.iter().map(|(id, _)| (*id, Arc::downgrade(&out[id]))));
+        uploaded.extend(fresh.iter().map(|(place, _)| (*place, Arc::downgrade(&out[place]))));
         Ok(out)
     }
 }
@@ -175,7 +180,7 @@ pub struct Buffers {
     /// Those that a launch reads.
     pub inputs: Vec<Option<Memory>>,
     /// Once a plan is ready, those that a run reads.
-    pub constants: HashMap<ConstId, Arc<Memory>>,
+    pub constants: HashMap<Place, Arc<Memory>>,
     pub outputs: BTreeMap<usize, Memory>,
     pub arena: Memory,
     pub kept: Memory,
@@ -212,7 +217,7 @@ impl Buffers {
         };
         Ok(Buffers {
             inputs: launches.inputs.iter().enumerate().map(input).collect::<Result<_, _>>()?,
-            constants: constants.resident(&launches.constants)?,
+            constants: constants.resident(launches)?,
             outputs: sizes
                 .into_iter()
                 .map(|(at, bytes)| Ok((at, Memory::new(driver, bytes)?)))
@@ -229,7 +234,7 @@ impl Buffers {
     pub fn address(&self, place: Place, bytes: u64) -> Option<Address> {
         match place {
             Place::Input(i) => self.inputs.get(i)?.as_ref()?.part(0, bytes),
-            Place::Constant(id) => self.constants.get(&id)?.part(0, bytes),
+            Place::Constant(_) | Place::Turned(_) => self.constants.get(&place)?.part(0, bytes),
             Place::Arena(at) => self.arena.part(at, bytes),
             Place::Kept(at) => self.kept.part(at, bytes),
             Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
@@ -238,6 +243,29 @@ impl Buffers {
             Place::Counts => self.counts.as_ref()?.part(0, bytes),
         }
     }
+}
+
+/// Lines of a square that is moved at once, so that the cache holds both of its sides.
+const SQUARE: usize = 32;
+
+/// The bytes of a tensor with its last two axes exchanged.
+fn turned_bytes(tensor: &Tensor) -> Vec<u8> {
+    let (shape, size) = (tensor.shape(), tensor.dtype().size());
+    let [.., rows, columns] = *shape else { return tensor.bytes().to_vec() };
+    let (from, mut to) = (tensor.bytes(), vec![0; tensor.bytes().len()]);
+    let all = rows * columns * size;
+    for (from, to) in from.chunks_exact(all.max(1)).zip(to.chunks_exact_mut(all.max(1))) {
+        let columns_of = |row| (0..columns).step_by(SQUARE).map(move |column| (row, column));
+        for (row, column) in (0..rows).step_by(SQUARE).flat_map(columns_of) {
+            for i in row..(row + SQUARE).min(rows) {
+                for j in column..(column + SQUARE).min(columns) {
+                    let (own, other) = ((i * columns + j) * size, (j * rows + i) * size);
+                    to[other..other + size].copy_from_slice(&from[own..own + size]);
+                }
+            }
+        }
+    }
+    to
 }
 
 pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;

@@ -9,12 +9,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Where a pointer argument leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// An input of the program.
     Input(usize),
     /// A constant of the program.
     Constant(ConstId),
+    /// A constant of the program with its last two axes exchanged.
+    Turned(ConstId),
     /// The arena, from this byte on.
     Arena(u64),
     /// Memory that is kept between runs, from this byte on: values that only constants feed.
@@ -37,8 +39,8 @@ impl Place {
     pub fn is_aligned(&self) -> bool {
         match self {
             Place::Arena(at) | Place::Kept(at) => at % 16 == 0,
-            Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Fault => true,
-            Place::Grid | Place::Counts => true,
+            Place::Input(_) | Place::Constant(_) | Place::Turned(_) | Place::Output(_) => true,
+            Place::Fault | Place::Grid | Place::Counts => true,
         }
     }
 }
@@ -203,6 +205,8 @@ pub struct Launches {
     pub kept: u64,
     /// Constants that some launch reads.
     pub constants: Vec<ConstId>,
+    /// Those that one reads with their last two axes exchanged.
+    pub turned: Vec<ConstId>,
     /// The inputs of the program.
     pub inputs: Vec<Port>,
     /// The outputs, and where each one comes from: an output of its own, or an input or a constant that it is equal to.

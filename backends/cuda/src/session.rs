@@ -10,7 +10,7 @@ use super::{
 };
 use bytes::Bytes;
 use mlc_backends::{Allocated, BackendError, Executable, LaunchTime};
-use mlc_dsl::ir::{ConstId, Consts, Tensor, Type};
+use mlc_dsl::ir::{Consts, Tensor, Type};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -124,10 +124,10 @@ impl LaunchedPlan {
         plan.start(&once)?;
         plan.finish(&once, &mut [])?;
         let read = plan.launches.each.iter().flat_map(|l| &l.arguments).map(|a| a.place);
-        let read: HashSet<ConstId> = read
-            .filter_map(|place| if let Place::Constant(id) = place { Some(id) } else { None })
-            .collect();
-        plan.buffers.constants.retain(|id, _| read.contains(id));
+        let others = plan.launches.variants.iter().flat_map(|v| &v.instead);
+        let others = others.flat_map(|l| &l.arguments).map(|a| a.place);
+        let read: HashSet<Place> = read.chain(others).collect();
+        plan.buffers.constants.retain(|place, _| read.contains(place));
         plan.choose_variants()?;
         plan.choices = Choices::made(&plan)?;
         plan.choose_run()?;

@@ -65,7 +65,9 @@ impl Generator<'_> {
         let emitter = || Emitter::of_stored(kernel, places.keys());
         let is_fixed = |v: Value| {
             let place = places.get(&v);
-            place.is_some_and(|p| matches!(p, Place::Constant(_) | Place::Kept(_)))
+            place.is_some_and(|p| {
+                matches!(p, Place::Constant(_) | Place::Turned(_) | Place::Kept(_))
+            })
         };
         let matrices = Matrices::of(&mut emitter(), kernel, stage.value, product);
         let convolved = Convolved::of(&mut emitter(), kernel, stage.value, product, &is_fixed);

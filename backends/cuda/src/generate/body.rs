@@ -5,6 +5,7 @@ use super::kernel::KernelProgram;
 use super::product::Product;
 use super::stages::{Shape, Stage};
 use super::turned::Turned;
+use super::wide::Wide;
 use super::windows::Windows;
 use super::{THREADS, factor, one_pass, spelling, split, tiles};
 use mlc_dsl::ir::{DType, Value};
@@ -103,6 +104,11 @@ fn elements(
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
+    if known.is_none()
+        && let Some(wide) = Wide::of(e, v, &index, &axes)
+    {
+        return wide.write(e, v, dtype, shape, &axes);
+    }
     if known.is_none()
         && let Some(windows) = Windows::of(e, v, &index, &axes)
     {

@@ -16,7 +16,7 @@ use mlc_backends::reference::compile::{Body, MeaningCode};
 use mlc_backends::reference::{Engine, code};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, ConstId, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::unfold::unfold;
@@ -94,19 +94,22 @@ pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), Backend
 }
 
 impl KernelProgram {
-    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read.
+    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read. Of some constants the last
+    /// two axes are exchanged in memory.
     pub fn new(
         plan: &Plan,
         library: &Library,
         stored: &Stored,
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
-        (tuning, is_even): (Tuning, bool),
+        ((tuning, is_even), turned): ((Tuning, bool), &BTreeSet<ConstId>),
     ) -> Result<KernelProgram, BackendError> {
         let mut r = Reader {
             plan,
+            library,
             stored,
             inside,
+            turned,
             b: Builder::new(library),
             known: HashMap::new(),
             inputs: vec![],
@@ -204,8 +207,10 @@ fn is_number(t: &Tensor) -> bool {
 
 struct Reader<'a> {
     plan: &'a Plan,
+    library: &'a Library,
     stored: &'a Stored,
     inside: &'a dyn Fn(Value) -> bool,
+    turned: &'a BTreeSet<ConstId>,
     b: Builder<'a>,
     known: HashMap<Value, Value>,
     inputs: Vec<Place>,
@@ -214,8 +219,28 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn input(&mut self, v: Value, place: Place) -> Value {
         let ty = self.plan.program.ty(v).clone();
+        self.typed(ty, place)
+    }
+
+    fn typed(&mut self, ty: Type, place: Place) -> Value {
         self.inputs.push(place);
         self.b.input(&(self.inputs.len() - 1).to_string(), ty)
+    }
+
+    /// A constant as it is read where its last two axes are exchanged in memory.
+    fn turned(&mut self, v: Value, c: ConstId) -> Result<Value, BackendError> {
+        let (dtype, mut shape) = known(&self.plan.program, v)?;
+        let n = shape.len();
+        let mut axes: Vec<i64> = (0..n as i64).collect();
+        shape.swap(n - 2, n - 1);
+        axes.swap(n - 2, n - 1);
+        let there = self.typed(Type::known(dtype, &shape), Place::Turned(c));
+        let transpose = self.library.find("transpose");
+        let transpose =
+            transpose.ok_or_else(|| unsupported("a library without `transpose`".into()))?;
+        let perm = Attr::Ints(axes.into_iter().map(Extent::from).collect());
+        let made = self.b.apply(transpose, &[Some(perm)], &[there]);
+        Ok(made.map_err(|e| unsupported(format!("exchanged axes: {e}")))?[0])
     }
 
     fn value(&mut self, v: Value) -> Result<Value, BackendError> {
@@ -230,6 +255,7 @@ impl Reader<'_> {
             (NodeKind::Const(c), _) if is_number(program.consts.get(*c)) => {
                 self.b.constant(program.consts.get(*c).clone())
             }
+            (NodeKind::Const(c), _) if self.turned.contains(c) => self.turned(v, *c)?,
             (NodeKind::Const(c), _) => self.input(v, Place::Constant(*c)),
             (NodeKind::Apply(..), Some(place)) => self.input(v, *place),
             (NodeKind::Apply(call, attrs), None) => {

@@ -36,7 +36,9 @@ mod tiles;
 mod tiling;
 mod trees;
 mod turned;
+mod unaligned;
 mod warpgroups;
+mod wide;
 mod windows;
 
 use super::launch::{Argument, Launch, Launches, Place, Port, Variant};
@@ -48,13 +50,13 @@ use emit::Emitter;
 pub use kernel::Tuning;
 use kernel::{KernelProgram, Stored, known, unsupported};
 pub use merged::Merge;
-use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
+use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
 use product::Product;
 pub use spread::Spread;
 use stages::{Shape, Stage};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use tiling::Tiling;
 pub use warpgroups::Warpgroups;
 
@@ -259,14 +261,13 @@ impl<'a> Generator<'a> {
         if outputs.is_empty() {
             return Ok(());
         }
-        let kernel = KernelProgram::new(
-            self.plan,
-            self.library,
-            &self.stored,
-            inside,
-            outputs,
-            self.tuning,
-        )?;
+        let kernel = |turned: &BTreeSet<ConstId>| {
+            let (stored, tuning) = (&self.stored, self.tuning);
+            KernelProgram::new(self.plan, self.library, stored, inside, outputs, (tuning, turned))
+        };
+        let as_it_is = kernel(&BTreeSet::new())?;
+        let turned = unaligned::weights(&as_it_is);
+        let kernel = if turned.is_empty() { as_it_is } else { kernel(&turned)? };
         let first = self.out.nodes.len();
         for node in &kernel.program.nodes {
             let op = match &node.kind {
@@ -372,10 +373,13 @@ impl<'a> Generator<'a> {
 
     /// Notes that a launch reads or writes here.
     fn reads(&mut self, place: Place) {
-        if let Place::Constant(c) = place
-            && !self.out.constants.contains(&c)
-        {
-            self.out.constants.push(c);
+        let (list, c) = match place {
+            Place::Constant(c) => (&mut self.out.constants, c),
+            Place::Turned(c) => (&mut self.out.turned, c),
+            _ => return,
+        };
+        if !list.contains(&c) {
+            list.push(c);
         }
     }
 
@@ -517,7 +521,7 @@ impl<'a> Generator<'a> {
 
 /// Whether no launch of a run writes here, and so much lies here that fetching it takes time.
 fn is_weight(place: Place, bytes: u64) -> bool {
-    matches!(place, Place::Constant(_) | Place::Kept(_))
+    matches!(place, Place::Constant(_) | Place::Turned(_) | Place::Kept(_))
         && place.is_aligned()
         && bytes >= LEAST_AHEAD
 }

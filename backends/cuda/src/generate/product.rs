@@ -177,6 +177,12 @@ impl Contraction {
             && depth >= thin::LEAST
     }
 
+    /// Whether it is one of vectors, and the elements of a batch lie side by side.
+    pub fn has_batch_last(&self) -> bool {
+        let last = (0..self.parts.len()).rev().find(|&p| self.parts[p].2 != 1);
+        self.sizes[0].min(self.sizes[1]) == 1 && last.is_some_and(|p| self.batch.contains(&p))
+    }
+
     fn is_worth_tiles(&self) -> bool {
         self.sizes.iter().all(|n| *n >= LEAST)
     }

@@ -11,6 +11,7 @@ use super::procedures::Known;
 use super::product::{Contraction, Product};
 use super::scan::Scan;
 use super::split::{FEW, Split};
+use super::wide::Wide;
 use super::windows::Windows;
 use mlc_backends::reference::code::{Affine, Int, Slot};
 use mlc_dsl::ir::{NodeId, Value};
@@ -235,7 +236,11 @@ impl StagePlanner<'_> {
                 let shape = parts.map_or(Shape::OnePass(product), |ty| Shape::Keys(product, ty));
                 return self.push(v, shape);
             }
-            if Contraction::of(&e, self.kernel, product).is_some() {
+            let contraction = Contraction::of(&e, self.kernel, product);
+            // Products of vectors for each of many elements side by side share nothing.
+            let is_wide = contraction.as_ref().is_some_and(Contraction::has_batch_last)
+                && Wide::of(&mut e, v, &index, &self.axes(v, &slots)).is_some();
+            if contraction.is_some() && !is_wide {
                 self.factors(product);
                 let found = Product::of(&mut self.at(product).0, self.kernel, product);
                 let parts = found.and_then(|p| p.parts());
@@ -248,7 +253,7 @@ impl StagePlanner<'_> {
         }
         if let [one] = found.as_slice()
             && same(one, &(one.0, index.clone()))
-            && Windows::of(&mut e, v, &index, &self.axes(v, &slots)).is_some()
+            && self.is_one_launch(&mut e, v, &index, &slots)
         {
             return self.push(v, Shape::Elements);
         }
@@ -272,6 +277,12 @@ impl StagePlanner<'_> {
             Some(rows) => self.store_rows(v, rows),
             None => self.push(v, Shape::Elements),
         }
+    }
+
+    /// Whether a value and the reduction in it are computed by one launch, an element or several for each thread.
+    fn is_one_launch(&self, e: &mut Emitter<'_>, v: Value, index: &[Int], slots: &[Slot]) -> bool {
+        let axes = self.axes(v, slots);
+        Wide::of(e, v, index, &axes).is_some() || Windows::of(e, v, index, &axes).is_some()
     }
 
     /// Adds the stages of a value that fits rows: where they are few and long, what they reduce is stored first.

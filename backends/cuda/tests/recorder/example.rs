@@ -48,6 +48,7 @@ pub fn example() -> (Launches, Consts) {
         arena: 1024,
         kept: 512,
         constants: vec![c],
+        turned: vec![],
         inputs: vec![port("x", 4)],
         outputs: vec![(port("y", 4), Place::Output(0)), (port("z", 2), Place::Output(1))],
         nodes: vec!["gather (`pick`)".into()],
