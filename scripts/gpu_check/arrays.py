@@ -47,6 +47,11 @@ def finite(found):
     return any(math.isfinite(v) for _, values in found.values() for v in values)
 
 
+def all_finite(found):
+    """True if every element is."""
+    return all(math.isfinite(v) for _, values in found.values() for v in values)
+
+
 def difference(wanted, got):
     """The largest difference of an element from the one wanted, relative to the largest wanted; what is not finite must agree."""
     if wanted.keys() != got.keys():

@@ -205,7 +205,9 @@ impl Group<'_> {
     /// Times generated code and all ways; `None` without ways or a clock.
     fn timed(&self, ways: &[Choice]) -> Result<Option<Vec<f64>>, BackendError> {
         let Some(first) = ways.first() else { return Ok(None) };
-        let times = comparison::times(self.plan, 1 + ways.len(), &|way| match way.checked_sub(1) {
+        let times = comparison::times_recorded(self.plan, 1 + ways.len(), &|way| match way
+            .checked_sub(1)
+        {
             None => self.start(first),
             Some(way) => ways[way].start(self.plan),
         });

@@ -1,5 +1,6 @@
 //! Ways to compute the same on a device: whether their results agree, and how long each takes.
 
+use super::buffers::OwnGraph;
 use super::launch::{Argument, Launch};
 use super::session::LaunchedPlan;
 use super::{Address, DriverError, Place};
@@ -57,19 +58,58 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The least seconds of each way; `None` without a clock.
+/// Launches of a way that are recorded together: so many that starting them takes the host less time than the device needs for them.
+const RECORDED: usize = 16;
+
+/// The least seconds of each way within a recorded run, as launches follow each other there; `None` without a clock. Where a device does not
+/// record, launches are started one by one, and what the host needs for that counts.
+///
+/// # Errors
+/// A way cannot be started, or not be recorded, as then a run with it could not be either.
+pub(super) fn times_recorded(
+    plan: &LaunchedPlan,
+    ways: usize,
+    start: &dyn Fn(usize) -> Result<(), DriverError>,
+) -> Result<Option<Vec<f64>>, DriverError> {
+    let (driver, on) = (&plan.driver, plan.stream.stream);
+    if driver.timed(on, 0, &mut |_| Ok(()))?.is_none() {
+        return Ok(None);
+    }
+    let mut graphs = vec![];
+    for way in 0..ways {
+        match driver.record(on, &mut || (0..RECORDED).try_for_each(|_| start(way)))? {
+            Some(graph) => graphs.push(OwnGraph::new(driver, graph)),
+            None => return times(plan, ways, start),
+        }
+    }
+    let replay = |way: usize| driver.replay(on, graphs[way].graph);
+    let found = least_seconds(plan, ways, 1, &replay)?;
+    Ok(found.map(|all| all.into_iter().map(|s| s / RECORDED as f64).collect()))
+}
+
+/// The least seconds of each way, started one after the other; `None` without a clock.
 pub(super) fn times(
     plan: &LaunchedPlan,
     ways: usize,
     start: &dyn Fn(usize) -> Result<(), DriverError>,
 ) -> Result<Option<Vec<f64>>, DriverError> {
-    let mut work = |step: usize| (0..REPEATS).try_for_each(|_| start(step % ways));
+    least_seconds(plan, ways, REPEATS, start)
+}
+
+/// The least seconds of each way, which is started so many times in a row.
+fn least_seconds(
+    plan: &LaunchedPlan,
+    ways: usize,
+    repeats: usize,
+    start: &dyn Fn(usize) -> Result<(), DriverError>,
+) -> Result<Option<Vec<f64>>, DriverError> {
+    let mut work = |step: usize| (0..repeats).try_for_each(|_| start(step % ways));
     let Some(seconds) = plan.driver.timed(plan.stream.stream, ways * TRIALS, &mut work)? else {
         return Ok(None);
     };
     let least = |way: usize| {
         let own = seconds.iter().skip(way).step_by(ways).copied();
-        own.fold(f64::INFINITY, f64::min) / REPEATS as f64
+        own.fold(f64::INFINITY, f64::min) / repeats as f64
     };
     Ok(Some((0..ways).map(least).collect()))
 }

@@ -43,14 +43,13 @@ static __device__ __forceinline__ void wait_for_grid(unsigned* grid) {
 // Whether a block is the last one of so many that come here; what the others wrote before is seen behind it. The number is zero before, and again
 // after the last one has come.
 static __device__ __forceinline__ bool comes_last(unsigned* count, unsigned blocks) {
-    bool is_last = false;
+    unsigned before = 0;
     __syncthreads();
+    // What this thread has seen behind the barrier comes before the number, and what all see behind the next one after it.
     if (threadIdx.x == 0) {
-        __threadfence();
-        is_last = atomicInc(count, blocks - 1) == blocks - 1;
-        __threadfence();
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(count), "r"(blocks - 1) : "memory");
     }
-    return __syncthreads_or(is_last);
+    return __syncthreads_or(threadIdx.x == 0 && before == blocks - 1);
 }
 
 // How functions begin whose launches may come onto the device before the launch ahead of them has ended: those behind may come likewise, and

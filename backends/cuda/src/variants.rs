@@ -118,7 +118,7 @@ impl LaunchedPlan {
         let (is_taken, why) = if let Some(error) = comparison.disagreement(results)? {
             (false, format!("{DIFFERS} by {error:.1e}"))
         } else {
-            let times = comparison::times(self, 2, &|way| start([&own, &other][way]))?;
+            let times = comparison::times_recorded(self, 2, &|way| start([&own, &other][way]))?;
             let Some(times) = times else { return Ok((false, None)) };
             let least = times[0].min(times[1]);
             let most = times[0].max(times[1]);

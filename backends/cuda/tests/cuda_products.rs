@@ -128,7 +128,7 @@ fn the_faster_way_is_chosen_and_kept() {
         let plan = session(&recorder, has_rest);
         assert_eq!(
             plan.notes(),
-            [format!("Blas 1, 200000.00 µs against 400000.00 µs: {}", product())]
+            [format!("Blas 1, 62500.00 µs against 125000.00 µs: {}", product())]
         );
         let made = recorder.calls();
         let unit = example(has_rest).unit();
@@ -182,7 +182,7 @@ fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing(
     let cases: [Case<'_>; 5] = [
         (
             &|| device(1.0, 2.0),
-            format!("{code}, 200000.00 µs against 400000.00 µs: {product}"),
+            format!("{code}, 62500.00 µs against 125000.00 µs: {product}"),
             Some("code"),
         ),
         (
@@ -336,7 +336,7 @@ fn the_fastest_of_all_ways_is_chosen() {
     for (seconds, who, first, second, what, kept) in cases {
         let recorder = device_of_both(&seconds);
         let plan = both(&recorder);
-        let [first, second] = [first, second].map(|s| format!("{:.2} µs", s * 1e6 / 5.0));
+        let [first, second] = [first, second].map(|s| format!("{:.2} µs", s * 1e6 / 16.0));
         assert_eq!(plan.notes(), [format!("{who}, {first} against {second}: {what}")]);
         let chosen = recorder.state().chosen.clone();
         assert_eq!(chosen.into_iter().collect::<Vec<_>>(), [(format!("{x}; {c}"), kept.into())]);
@@ -361,13 +361,13 @@ fn the_fastest_of_all_ways_is_chosen() {
     let plan = both(&recorder);
     let told =
         |library: &str, of: &Work| format!("generated code, for {library} differs by 1.0e0: {of}");
-    let best = format!("Dnn 1, 600000.00 µs against 1000000.00 µs: {c}");
+    let best = format!("Dnn 1, 187500.00 µs against 312500.00 µs: {c}");
     assert_eq!(plan.notes(), [told("Blas 1", &x), told("Dnn 1", &c), best]);
     drop(plan);
     let recorder = device_of_both(&[5.0, 4.0, 3.0]);
     recorder.state().other_library = Some(Library::Absent("there is none".into()));
     let absent = "convolutions run as generated code: there is none".to_string();
-    let best = format!("Blas 1, 600000.00 µs against 1000000.00 µs: {x}");
+    let best = format!("Blas 1, 187500.00 µs against 312500.00 µs: {x}");
     assert_eq!(both(&recorder).notes(), [absent, best]);
     recorder.holds_nothing();
 }

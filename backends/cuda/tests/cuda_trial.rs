@@ -152,8 +152,8 @@ fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
 #[test]
 fn a_variant_is_taken_where_it_is_right_and_faster() {
     for (right, seconds, taken, note) in [
-        (true, [2.0, 1.0], true, "`inc4` by warpgroups, 200000.00 µs against 400000.00 µs"),
-        (true, [1.0, 2.0], false, "`inc4` not by warpgroups, 200000.00 µs against 400000.00 µs"),
+        (true, [2.0, 1.0], true, "`inc4` by warpgroups, 62500.00 µs against 125000.00 µs"),
+        (true, [1.0, 2.0], false, "`inc4` not by warpgroups, 62500.00 µs against 125000.00 µs"),
         (false, [2.0, 1.0], false, "`inc4` not by warpgroups, whose results differ by 1.0e0"),
     ] {
         let recorder = Arc::new(Recorder::default());
@@ -196,7 +196,7 @@ fn of_several_variants_the_fastest_is_taken() {
     let instead = vec![launch("wide", &[(Place::Input(0), 4), (Place::Arena(512), 4)])];
     launches.variants.push(Variant { launches: 0..1, instead, how: "in tiles of 16 x 16".into() });
     let plan = session(&recorder, (launches, consts)).expect("is ready");
-    let times = "200000.00 µs against 400000.00 µs";
+    let times = "62500.00 µs against 125000.00 µs";
     let told = ["by warpgroups", "in tiles of 16 x 16"].map(|how| format!("`inc4` {how}, {times}"));
     assert_eq!(plan.notes(), told);
     recorder.calls();

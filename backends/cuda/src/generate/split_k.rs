@@ -11,7 +11,7 @@ use super::tile::open_unrolled;
 use mlc_backends::reference::code::Slot;
 
 /// Nanoseconds that the blocks of a tile need to meet, and bytes in one of them that a block writes or reads by itself.
-const MEETING: f64 = 1000.0;
+const MEETING: f64 = 2000.0;
 const BYTES: f64 = 40.0;
 
 /// About how long it takes to add so many parts of so many sums, of these tiles: multiprocessors write a part, or add all parts, one after the
@@ -73,8 +73,8 @@ pub fn registers(e: &mut Emitter<'_>, p: &Product, part: Slot, sum: &dyn Fn(&str
     e.line(format!("{} = 0;", sum("i + lane")));
     e.close();
     e.close();
-    // Reads of some parts are on their way together.
-    e.line(format!("#pragma unroll {}", (16 / own).clamp(1, parts)));
+    // Reads of so many sums are on their way together.
+    e.line(format!("#pragma unroll {}", (64 / own).clamp(1, parts)));
     e.open(&format!("for (int k = 0; k < {parts}; ++k)"));
     packs(e);
     e.line(format!(
