@@ -27,8 +27,8 @@ const PART: i64 = 128;
 const SHARED_CACHE: f64 = 34.0;
 
 /// Bytes of shared memory that tiles may take: without asking for more, and such that two blocks fit on a multiprocessor.
-pub const SHARED: i64 = 48 << 10;
-pub const LARGE: i64 = 96 << 10;
+const SHARED: i64 = 48 << 10;
+const LARGE: i64 = 96 << 10;
 /// Tiles that are in shared memory or on their way at most.
 const MOST: i64 = 4;
 /// Depth of tiles of 16 bits that take more shared memory: half of the barriers of others.
