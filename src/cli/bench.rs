@@ -65,7 +65,7 @@ pub struct Args {
     /// each line of standard input, `optimised` or `as read`, with the seconds of a run of that plan, or with the mean of N runs if a tab and N follow.
     #[arg(long, conflicts_with_all = ["wait", "kernels", "svg", "against", "iterations", "seconds", "json"])]
     pub(super) turns: bool,
-    /// Print what every kernel takes, measured and estimated.
+    /// Print what every kernel takes, measured and estimated, its share, and the percent of this machine's roofline that it reaches.
     #[arg(long)]
     pub(super) kernels: bool,
     /// Draw the kernels of the optimised plan as a bar chart, those that take longest first; `-` is standard output.
