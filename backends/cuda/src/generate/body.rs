@@ -220,16 +220,13 @@ fn sharing(extents: Vec<i64>, width: i64, count: i64, kernel: &KernelProgram) ->
         length / each + i64::from(length % each != 0)
     };
     let many = count >= 8 * i64::from(kernel.tuning.processors);
-    let fits_warp = turns(32) * width <= 32;
-    let by_warp = fits_warp && (many || length <= SHORT);
+    let by_warp = turns(32) * width <= 32 && (many || length <= SHORT);
     let wanted = [32, 64, 128, 256].into_iter().find(|t| turns(*t) * width <= 4);
     let threads = match (by_warp, kernel.is_even) {
         (true, _) => 32,
-        // One warp needs no barriers.
-        (false, false) if fits_warp => 32,
         (false, true) => i64::from(THREADS),
         (false, false) => wanted.unwrap_or(512),
     };
-    let turns = Some(turns(threads)).filter(|t| t * width <= 16 || threads == 32).unwrap_or(0);
+    let turns = Some(turns(threads)).filter(|t| t * width <= 16 || by_warp).unwrap_or(0);
     Sharing { threads: threads as u32, by_warp, extents, width, turns }
 }
