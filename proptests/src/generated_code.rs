@@ -3,8 +3,9 @@
 use crate::emulated::Emulated;
 use crate::{library_with, program_of};
 use mlc_backends::Executable;
-use mlc_cuda::{LaunchedPlan, Tuning, launches_for};
+use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
 use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
@@ -24,34 +25,46 @@ pub fn check_for(tuning: Tuning, text: &str, cases: &[(&str, &str, &str)], style
     }
     let library = library_with(text);
     let target = library.target("cuda").expect("shipped");
-    let run = |p: &Program, i: &[Tensor]| {
-        let emulated = Arc::new(Emulated::default());
+    let code = |p: &Program| {
         let plan = select_kernels(p.clone(), &library, target);
-        let code = launches_for(&plan, &library, tuning).map_err(|e| e.to_string())?;
-        let loaded = LaunchedPlan::new(code, emulated.clone(), plan.program.consts.clone());
-        let result = loaded.and_then(|e| e.run(i)).map_err(|e| e.to_string());
-        assert_eq!(emulated.left(), 0, "memory or modules are left on the device");
-        result
+        launches_for(&plan, &library, tuning).map_err(|e| e.to_string())
     };
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library: &library, optimise: &keep, run: &run };
     let only = std::env::var("MLC_CUDA_CASE").ok();
     for &(name, with, without) in cases.iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
     {
         let p = program_of(&library, name);
-        let code = launches_for(&select_kernels(p.clone(), &library, target), &library, tuning);
-        let code = code.unwrap_or_else(|e| panic!("{name}: {e}"));
-        let texts: Vec<&str> = code.each.iter().map(|l| l.source.as_str()).collect();
+        let launches = code(&p).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let texts: Vec<&str> = launches.each.iter().map(|l| l.source.as_str()).collect();
         let text = texts.join("\n");
         if only.is_some() {
             println!("{text}");
         }
         assert!(text.contains(with), "{name}: no `{with}` in\n{text}");
         assert!(without.is_empty() || !text.contains(without), "{name}: `{without}` in\n{text}");
-        for &style in styles {
-            let Some(values) = inputs(&p, style, 1) else { continue };
-            let held = hold(&subject, &p, &p, style, &values);
-            held.unwrap_or_else(|(_, m)| panic!("{name}, {style:?}: {m}\n{text}"));
-        }
+        let held = holds(&library, &p, styles, &code);
+        held.unwrap_or_else(|m| panic!("{name}, {m}\n{text}"));
     }
+}
+
+/// Holds what `code` makes of a program against the reference interpreter, on inputs of these styles; the style and what is wrong.
+pub fn holds(
+    library: &Library,
+    p: &Program,
+    styles: &[Style],
+    code: &dyn Fn(&Program) -> Result<Launches, String>,
+) -> Result<(), String> {
+    let run = |p: &Program, i: &[Tensor]| {
+        let emulated = Arc::new(Emulated::default());
+        let loaded = LaunchedPlan::new(code(p)?, emulated.clone(), p.consts.clone());
+        let result = loaded.and_then(|e| e.run(i)).map_err(|e| e.to_string());
+        assert_eq!(emulated.left(), 0, "memory or modules are left on the device");
+        result
+    };
+    let keep = |p: &Program| Ok(p.clone());
+    let subject = Subject { library, optimise: &keep, run: &run };
+    for &style in styles {
+        let values = inputs(p, style, 1).ok_or("extents that are not known")?;
+        hold(&subject, p, p, style, &values).map_err(|(_, m)| format!("{style:?}: {m}"))?;
+    }
+    Ok(())
 }

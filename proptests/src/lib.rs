@@ -67,6 +67,11 @@ pub fn library_with(text: &str) -> Arc<Library> {
     Arc::new(library.unwrap_or_else(|e| panic!("{e}")))
 }
 
+/// The names of the definitions of a text, of which each begins a line.
+pub fn defined(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next())
+}
+
 /// The shipped library, read once.
 pub fn library() -> &'static Arc<Library> {
     static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();

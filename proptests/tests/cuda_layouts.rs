@@ -1,18 +1,13 @@
 //! Products and convolutions whose factors or results lie in memory otherwise than they are multiplied: through reshapes, permutations,
 //! with channels last, with constants in another order.
 
-use mlc_backends::Executable;
-use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
+use mlc_cuda::{Launches, Tuning, launches_for};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
-use mlc_fuzz::input_values::{Style, inputs};
-use mlc_fuzz::oracle::hold;
-use mlc_proptests::emulated::Emulated;
-use mlc_proptests::generated_code::check;
+use mlc_fuzz::input_values::Style;
+use mlc_proptests::generated_code::{check, holds};
 use mlc_proptests::library;
-use std::sync::Arc;
 
 /// Where tiles of the left factor are copied ahead of their use.
 const COPIES: &str = "copy_async(left";
@@ -179,17 +174,7 @@ fn weights_with_unaligned_rows_lie_with_their_axes_exchanged() {
         let text: String = launches.each.iter().map(|l| l.source.as_str()).collect();
         let at_once = text.contains("copy_async(right") || text.contains("load_pack<");
         assert!(at_once || !is_turned, "{what}: {text}");
-        let run = |p: &Program, i: &[Tensor]| {
-            let loaded =
-                LaunchedPlan::new(code(p)?, Arc::new(Emulated::default()), p.consts.clone());
-            loaded.and_then(|e| e.run(i)).map_err(|e| e.to_string())
-        };
-        let keep = |p: &Program| Ok(p.clone());
-        let subject = Subject { library: library(), optimise: &keep, run: &run };
-        for style in [Style::Normal, Style::Special] {
-            let values = inputs(&p, style, 1).expect("known extents");
-            let held = hold(&subject, &p, &p, style, &values);
-            held.unwrap_or_else(|(_, m)| panic!("{what}, {style:?}: {m}\n{text}"));
-        }
+        let held = holds(library(), &p, &[Style::Normal, Style::Special], &code);
+        held.unwrap_or_else(|m| panic!("{what}, {m}\n{text}"));
     }
 }

@@ -15,7 +15,7 @@ use mlc_proptests::emulated::has_no_code;
 use mlc_proptests::filled::{Case, folders};
 use mlc_proptests::shapes::SEVERAL_LAUNCHES;
 use mlc_proptests::stacks::Decoder;
-use mlc_proptests::{checked_options, library, library_with, program_of};
+use mlc_proptests::{checked_options, defined, library, library_with, program_of};
 use mlc_rewrite::pipeline::{Options, optimize};
 use std::path::Path;
 use std::process::Command;
@@ -236,34 +236,30 @@ const TILED: &str = "
     def bytes(x: u8[64, 1024], w: i8[1024, 256]) -> i32[64, 256] = matmul_integer(x, w, 0, 0)
 ";
 
-fn wide() -> Functions {
-    let own = library_with(WIDE);
+/// The functions of all definitions of a text for a device; each has some that contain a word, which says what is meant.
+fn defined_for(text: &str, tuning: Tuning, word: &str) -> Functions {
+    let own = library_with(text);
     let target = own.target("cuda").expect("shipped");
     let mut functions = Functions::default();
-    let names = WIDE.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next());
-    for name in names {
+    for name in defined(text) {
         let plan = select_kernels(program_of(&own, name), &own, target);
         let before = functions.texts.len();
-        let tuning = Tuning { warpgroups: Warpgroups::Always, ..Tuning::default() };
         functions.add_for(&plan, tuning).expect("code");
-        let wide = functions.texts[before..].iter().any(|t| t.contains("wgmma_"));
-        assert!(wide, "{name} is not multiplied by warpgroups");
+        let has_some = functions.texts[before..].iter().any(|t| t.contains(word));
+        assert!(has_some, "{name} has no function with `{word}`");
     }
     functions
 }
 
+fn wide() -> Functions {
+    let tuning = Tuning { warpgroups: Warpgroups::Always, ..Tuning::default() };
+    defined_for(WIDE, tuning, "wgmma_")
+}
+
 /// Products in all tilings that a device's clock may choose from.
 fn tilings() -> Functions {
-    let text = format!("{WIDE}{TILED}");
-    let own = library_with(&text);
-    let target = own.target("cuda").expect("shipped");
-    let mut functions = Functions::default();
-    let names = text.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next());
-    for name in names {
-        let plan = select_kernels(program_of(&own, name), &own, target);
-        let tuning = Tuning { offers_tilings: true, ..Tuning::default() };
-        functions.add_for(&plan, tuning).expect("code");
-    }
+    let tuning = Tuning { offers_tilings: true, ..Tuning::default() };
+    let functions = defined_for(&format!("{WIDE}{TILED}"), tuning, "KERNEL(");
     assert!(functions.texts.iter().any(|t| t.contains("LARGE_SHARED")), "none takes more memory");
     functions
 }

@@ -1,16 +1,12 @@
 //! Products in all tilings that a device's clock may choose from, on the emulator: each computes what the reference interpreter does.
 
-use mlc_backends::Executable;
-use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
-use mlc_dsl::ir::{Program, Tensor};
+use mlc_cuda::{Launches, Tuning, launches_for};
+use mlc_dsl::ir::Program;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
-use mlc_fuzz::input_values::{Style, inputs};
-use mlc_fuzz::oracle::hold;
-use mlc_proptests::emulated::Emulated;
-use mlc_proptests::{library_with, program_of};
+use mlc_fuzz::input_values::Style;
+use mlc_proptests::generated_code::holds;
+use mlc_proptests::{defined, library_with, program_of};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 const TEXT: &str = "
     def plain(x: f16[64, 1032], w: f16[1032, 72]) -> f16[64, 72] = x @ w
@@ -36,9 +32,8 @@ fn what_is_offered_computes_what_the_reference_does() {
     }
     let library = library_with(TEXT);
     let target = library.target("cuda").expect("shipped");
-    let names = TEXT.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next());
     let mut kinds = BTreeSet::new();
-    for (name, processors) in names.flat_map(|n| [(n, 132), (n, 4)]) {
+    for (name, processors) in defined(TEXT).flat_map(|n| [(n, 132), (n, 4)]) {
         let tuning = Tuning { processors, offers_tilings: true, ..Tuning::default() };
         let code = |p: &Program| -> Result<Launches, String> {
             let plan = select_kernels(p.clone(), &library, target);
@@ -48,19 +43,14 @@ fn what_is_offered_computes_what_the_reference_does() {
         let offered = code(&p).unwrap_or_else(|e| panic!("{name}: {e}")).variants;
         assert_eq!(offered.is_empty(), name == "small", "{name}: {offered:?}");
         for (at, variant) in offered.iter().enumerate() {
-            let run = |p: &Program, i: &[Tensor]| {
+            let in_place = |p: &Program| {
                 let mut code = code(p)?;
                 code.replace(&code.variants[at].clone());
                 code.variants.clear();
-                let emulated = Arc::new(Emulated::default());
-                let loaded = LaunchedPlan::new(code, emulated, p.consts.clone());
-                loaded.and_then(|e| e.run(i)).map_err(|e| e.to_string())
+                Ok(code)
             };
-            let keep = |p: &Program| Ok(p.clone());
-            let subject = Subject { library: &library, optimise: &keep, run: &run };
-            let values = inputs(&p, Style::Normal, 1).expect("known extents");
-            let held = hold(&subject, &p, &p, Style::Normal, &values);
-            held.unwrap_or_else(|(_, m)| panic!("{name}, {}: {m}", variant.how));
+            let held = holds(&library, &p, &[Style::Normal], &in_place);
+            held.unwrap_or_else(|m| panic!("{name}, {}: {m}", variant.how));
             let text: String = variant.instead.iter().map(|l| l.source.as_str()).collect();
             let has = |what: &str| text.contains(what);
             kinds.insert((

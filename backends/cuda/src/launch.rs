@@ -175,13 +175,8 @@ pub struct Variant {
     pub instead: Vec<Launch>,
     /// What is other in them, in words.
     pub how: String,
-}
-
-impl Variant {
-    /// Whether warpgroups multiply in it.
-    pub fn is_by_warpgroups(&self) -> bool {
-        self.how.starts_with("by warpgroups")
-    }
+    /// Whether warpgroups multiply in them.
+    pub by_warpgroups: bool,
 }
 
 /// A plan as launches.
@@ -281,6 +276,7 @@ mod tests {
             launches,
             instead: named(names),
             how: String::new(),
+            by_warpgroups: false,
         };
         let all = vec![variant(1..2, "xy"), variant(3..5, "z")];
         let mut launches = Launches { each: named("abcdef"), variants: all, ..Launches::default() };

@@ -92,7 +92,7 @@ template <class T, int n>
 static __device__ __forceinline__ void store_pack(T* p, const Pack<T, n>& values) {
     *reinterpret_cast<Pack<T, n>*>(p) = values;
 }
-// The same of what other blocks of the launch have written: not what this multiprocessor has kept of it from before.
+// Loads 16 bytes, or one element, of what other blocks of the launch have written: not what this multiprocessor has kept of it from before.
 template <int n, class T>
 static __device__ __forceinline__ Pack<T, n> load_fresh(const T* p) {
     static_assert(n * sizeof(T) == 16, "16 bytes at once");

@@ -18,9 +18,6 @@ use std::sync::Mutex;
 const TAKEN: &str = "taken";
 const LEFT: &str = "left";
 
-/// What a note says of a variant that is wrong.
-const DIFFERS: &str = "whose results differ";
-
 /// Whether a variant is used, and what is told of it.
 type Decision = (bool, Option<String>);
 
@@ -94,7 +91,7 @@ impl LaunchedPlan {
     ) -> Result<Decision, BackendError> {
         let told = |is_taken: bool, why: String| {
             let not = if is_taken { "" } else { "not " };
-            let is_told = is_taken || variant.is_by_warpgroups() || why.contains(DIFFERS);
+            let is_told = is_taken || variant.by_warpgroups;
             Ok((is_taken, is_told.then(|| format!("{not}{}, {why}", variant.how))))
         };
         match self.driver.chosen_run(what).as_deref() {
@@ -115,17 +112,18 @@ impl LaunchedPlan {
         let (own, other) = (calls(fastest)?, calls(&variant.instead)?);
         comparison.clear()?;
         start(&other)?;
-        let (is_taken, why) = if let Some(error) = comparison.disagreement(results)? {
-            (false, format!("{DIFFERS} by {error:.1e}"))
-        } else {
-            let times = comparison::times_recorded(self, 2, &|way| start([&own, &other][way]))?;
-            let Some(times) = times else { return Ok((false, None)) };
-            let least = times[0].min(times[1]);
-            let most = times[0].max(times[1]);
-            (times[1] < times[0], format!("{} against {}", micro(least), micro(most)))
-        };
+        if let Some(error) = comparison.disagreement(results)? {
+            self.driver.choose_run(what, LEFT);
+            // Whatever it is, one that is wrong is told.
+            let why = format!("not {}, whose results differ by {error:.1e}", variant.how);
+            return Ok((false, Some(why)));
+        }
+        let times = comparison::times_recorded(self, 2, &|way| start([&own, &other][way]))?;
+        let Some(times) = times else { return Ok((false, None)) };
+        let (least, most) = (times[0].min(times[1]), times[0].max(times[1]));
+        let is_taken = times[1] < times[0];
         self.driver.choose_run(what, if is_taken { TAKEN } else { LEFT });
-        told(is_taken, why)
+        told(is_taken, format!("{} against {}", micro(least), micro(most)))
     }
 }
 

@@ -145,7 +145,12 @@ fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
         }
         false => vec![launch("wide", &[input, own]), launch("again", &[own, own])],
     };
-    launches.variants.push(Variant { launches: 0..1, instead, how: "by warpgroups".into() });
+    launches.variants.push(Variant {
+        launches: 0..1,
+        instead,
+        how: "by warpgroups".into(),
+        by_warpgroups: true,
+    });
     (launches, consts)
 }
 
@@ -194,7 +199,12 @@ fn of_several_variants_the_fastest_is_taken() {
     recorder.state().seconds = vec![2.0, 1.0];
     let (mut launches, consts) = with_variant(true);
     let instead = vec![launch("wide", &[(Place::Input(0), 4), (Place::Arena(512), 4)])];
-    launches.variants.push(Variant { launches: 0..1, instead, how: "in tiles of 16 x 16".into() });
+    launches.variants.push(Variant {
+        launches: 0..1,
+        instead,
+        how: "in tiles of 16 x 16".into(),
+        by_warpgroups: false,
+    });
     let plan = session(&recorder, (launches, consts)).expect("is ready");
     let times = "62500.00 µs against 125000.00 µs";
     let told = ["by warpgroups", "in tiles of 16 x 16"].map(|how| format!("`inc4` {how}, {times}"));

@@ -1,7 +1,7 @@
 //! What follows a product element by element, as far as libraries compute it: what is added to it, and no less than 0.
 
 use super::emit::{Emitter, offset_of};
-use super::in_memory::in_memory;
+use super::in_memory::{in_memory, number};
 use super::kernel::KernelProgram;
 use super::product::Product;
 use mlc_backends::reference::code::{Affine, Read, Real};
@@ -80,15 +80,8 @@ fn unfolded(e: &mut Emitter<'_>, of: Value, r: Real, p: &Product) -> Option<(Val
 /// Whether a float is 0.
 fn is_zero(e: &mut Emitter<'_>, of: Value, r: &Real, p: &Product) -> bool {
     let kernel = e.kernel();
-    match unfolded(e, of, r.clone(), p) {
-        Some((_, Real::Const(v))) => v == 0.0,
-        Some((of, Real::Read(read))) => {
-            let source = kernel.program.node(of.node).args.get(read.input);
-            let constant = source.and_then(|s| kernel.constant(*s));
-            constant.is_some_and(|t| !t.is_empty() && (0..t.len()).all(|i| t.get_f64(i) == 0.0))
-        }
-        _ => false,
-    }
+    let inner = unfolded(e, of, r.clone(), p);
+    inner.and_then(|(of, r)| number(kernel, of, &r)).is_some_and(|v| v == 0.0)
 }
 
 /// What a float is the larger one of, the other one being 0.

@@ -15,15 +15,13 @@ pub struct InMemory {
 }
 
 /// The number that a float is, if it is one whatever is in memory.
-fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
+pub fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
     match r {
         Real::Const(v) => Some(*v),
         Real::Read(read) => {
             let source = kernel.program.node(of.node).args.get(read.input)?;
-            let tensor = kernel.constant(*source).filter(|t| !t.is_empty())?;
-            let first = tensor.get_f64(0);
-            let is_first = |i: usize| tensor.get_f64(i).to_bits() == first.to_bits();
-            (1..tensor.len()).all(is_first).then_some(first)
+            let tensor = kernel.constant(*source)?;
+            tensor.splat().map(|_| tensor.get_f64(0))
         }
         _ => None,
     }

@@ -471,8 +471,9 @@ impl<'a> Generator<'a> {
             let instead =
                 self.launches_of((k, name, first), kernel, &stage, &[target], places, scratch);
             self.tiling = None;
-            let how = tiling.words();
-            self.out.variants.push(Variant { launches: before..end, instead: instead?, how });
+            let (how, by_warpgroups, launches) =
+                (tiling.words(), tiling.by_warpgroups, before..end);
+            self.out.variants.push(Variant { launches, instead: instead?, how, by_warpgroups });
         }
         Ok(())
     }

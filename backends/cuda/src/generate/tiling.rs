@@ -84,19 +84,18 @@ impl Tiling {
 
     /// The same with more of the depth in shared memory or on its way, if there is more of it.
     fn deeper(&self, depth: i64, element: Element) -> Tiling {
-        let deep = match element {
-            Element::Half(_) => Tiling { step: DEEP, is_large: true, ..*self },
-            _ => Tiling { is_large: true, ..*self },
-        };
-        let part = depth / self.parts;
-        let same_step = Tiling { is_large: true, ..*self };
-        let tiles = |t: &Tiling| t.tiles(t.bytes(element), part);
-        match element {
-            Element::Byte(_) => *self,
-            _ if part >= 2 * DEEP && deep.step > self.step && tiles(&deep) >= 3 => deep,
-            _ if tiles(&same_step) > tiles(self) => same_step,
-            _ => *self,
+        if let Element::Byte(_) = element {
+            return *self;
         }
+        let large = Tiling { is_large: true, ..*self };
+        let deep = Tiling { step: DEEP, ..large };
+        let part = depth / self.parts;
+        let tiles = |t: &Tiling| t.tiles(t.bytes(element), part);
+        let is_half = matches!(element, Element::Half(_));
+        if is_half && self.step < DEEP && part >= 2 * DEEP && tiles(&deep) >= 3 {
+            return deep;
+        }
+        if tiles(&large) > tiles(self) { large } else { *self }
     }
 
     /// About the bytes of a step of both factors in shared memory.
