@@ -113,7 +113,7 @@ fn check(text: &str, hidden: f64, cases: &[Case<'_>], styles: &[Style]) {
 }
 
 const ONE: &str = "with a normalised factor for each block";
-const PARTS: &str = "with a normalised factor in parts";
+const PARTS: &str = "a part of a product with a normalised factor";
 const HALF: &str = "mma_16816(";
 const BRAIN: &str = "mma_16816_bf16(";
 /// What says that keys are read without shared memory.

@@ -96,7 +96,7 @@ impl Generator<'_> {
                 let sums = (found.dtype, [vec![1], shape.clone()].concat());
                 let place = Place::Arena(take(scratch, bytes_of(&sums))?);
                 let stage = Stage { value, shape: Shape::Rest(product, sums, place) };
-                (place, self.launch(k, name, kernel, &stage, target, places, first)?)
+                (place, self.launch(k, name, kernel, &stage, (target, None), places, first)?)
             }
         };
         let mut arguments = vec![];

@@ -30,7 +30,7 @@ pub fn body(
     let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
     let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
     match &stage.shape {
-        Shape::Tiles(product) | Shape::DeepAt(product, ..) => tiles(e, kernel, v, *product),
+        Shape::Tiles(product) | Shape::Deep(product, _) => tiles(e, kernel, v, *product),
         Shape::Rest(product, (stored, _), _) => {
             let whole = |e: &mut Emitter<'_>, slots: &[usize]| {
                 let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
@@ -47,20 +47,10 @@ pub fn body(
             };
             Some(elements(e, v, dtype, &shape, Some(&whole)))
         }
-        Shape::OnePass(product) => {
-            one_pass::write(e, kernel, *product, &one_pass::Target::Value(v, &put))
+        Shape::OnePass(product) | Shape::Keys(product, _) => {
+            one_pass::write(e, kernel, *product, &one_pass::Target { value: v, store: &put })
         }
-        Shape::KeyParts(product, _) => {
-            one_pass::write(e, kernel, *product, &one_pass::Target::Part)
-        }
-        Shape::KeyTotal(product, ..) => {
-            let whole = |e: &mut Emitter<'_>, slots: &[usize]| {
-                one_pass::total(e, kernel, *product, slots).expect("parts of it were written");
-            };
-            Some(elements(e, v, dtype, &shape, Some(&whole)))
-        }
-        Shape::Parts(split) => Some(split::write_parts(e, v, &shape, split)),
-        Shape::Total(split, _) => Some(split::write_total(e, dtype, &shape, split)),
+        Shape::Split(split) => Some(split::write(e, (v, dtype), &shape, split)),
         Shape::Scan(scan) => scan.write(e, kernel, v, &shape),
         Shape::Rows(axes) => Some(rows(e, kernel, v, &shape, axes)),
         _ => Some(elements(e, v, dtype, &shape, None)),

@@ -312,7 +312,8 @@ impl<'a> Generator<'a> {
                 let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
                 for (v, target) in of_node.filter(|o| places.get(&o.0).is_some_and(|p| *p != o.1)) {
                     let copy = Stage { value: *v, shape: Shape::Elements };
-                    let launch = self.launch(k, name, kernel, &copy, *target, &places, first)?;
+                    let launch =
+                        self.launch(k, name, kernel, &copy, (*target, None), &places, first)?;
                     self.list(once).extend(launch);
                 }
                 continue;
@@ -350,18 +351,13 @@ impl<'a> Generator<'a> {
         places: &HashMap<Value, Place>,
         scratch: &mut u64,
     ) -> Result<Vec<Launch>, BackendError> {
-        let (mut stage, mut out) = (stage.clone(), vec![]);
-        if let Some(ty) = stage.shape.parts() {
-            let parts = Place::Arena(take(scratch, bytes_of(&ty))?);
-            let (each, all) = stage.shape.in_parts(parts);
-            if let Some(each) = each {
-                stage.shape = each;
-                out.extend(self.launch(k, name, kernel, &stage, parts, places, first)?);
-            }
-            stage.shape = all;
-        }
+        let parts = match stage.shape.parts() {
+            Some(ty) => Some(Place::Arena(take(scratch, bytes_of(&ty))?)),
+            None => None,
+        };
+        let mut out = vec![];
         for &target in targets {
-            out.extend(self.launch(k, name, kernel, &stage, target, places, first)?);
+            out.extend(self.launch(k, name, kernel, stage, (target, parts), places, first)?);
         }
         Ok(out)
     }
@@ -390,7 +386,7 @@ impl<'a> Generator<'a> {
         name: &str,
         kernel: &KernelProgram,
         stage: &Stage,
-        target: Place,
+        (target, parts): (Place, Option<Place>),
         places: &HashMap<Value, Place>,
         first: usize,
     ) -> Result<Option<Launch>, BackendError> {
@@ -419,30 +415,27 @@ impl<'a> Generator<'a> {
             parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
             let (place, bytes) = (places[v], bytes_of(&ty));
             self.reads(place);
-            if matches!(stage.shape, Shape::Tiles(_) | Shape::DeepAt(..)) && is_weight(place, bytes)
-            {
+            if matches!(stage.shape, Shape::Tiles(_) | Shape::Deep(..)) && is_weight(place, bytes) {
                 let fetched = bytes.min(MOST_AHEAD) / 16 * 16;
                 e.ahead += &format!("  fetch_ahead({}, {fetched});\n", e.stored[v]);
             }
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
-        if let Some((place, ty)) = stage.shape.total() {
+        if let Shape::Rest(_, ty, place) = &stage.shape {
             parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
-            let bytes = bytes_of(&ty);
-            arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+            let bytes = bytes_of(ty);
+            arguments.push(Argument { place: *place, bytes, dtype: ty.0, written: false });
         }
-        if let Shape::DeepAt(_, ty, place) = &stage.shape {
+        if let Some((place, ty)) = parts.zip(stage.shape.parts()) {
             // Blocks read what others write.
             parameters.push(format!("PLAIN({}) parts", spelling::stored(ty.0)));
             parameters.push("PLAIN(unsigned) counts".into());
-            let bytes = bytes_of(ty);
-            arguments.push(Argument { place: *place, bytes, dtype: ty.0, written: true });
+            let bytes = bytes_of(&ty);
+            arguments.push(Argument { place, bytes, dtype: ty.0, written: true });
             arguments.push(Argument::counts(ty.1[0]));
         }
-        let written = stage.shape.written().unwrap_or((dtype, shape));
-        let dtype = written.0;
         parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
-        let bytes = bytes_of(&written);
+        let bytes = bytes_of(&(dtype, shape));
         arguments.push(Argument { place: target, bytes, dtype, written: true });
         let what = self.describe(k, kernel, stage);
         let place = (k, name, what);

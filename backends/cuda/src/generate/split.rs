@@ -1,4 +1,4 @@
-//! Reductions with few results and many elements, in two launches: blocks combine parts of them, then the parts are combined.
+//! Reductions with few results and many elements: blocks combine parts of them, and the block of a result that comes last combines the parts.
 
 use super::body::store;
 use super::emit::{Emitter, Sharing, coordinates};
@@ -11,7 +11,7 @@ use mlc_dsl::ir::{DType, Value};
 
 /// Results up to which a block for each leaves most of a device idle.
 pub const FEW: i64 = 64;
-/// Elements of a result from which on a second launch pays.
+/// Elements of a result from which on parts pay.
 const LEAST: i64 = 1 << 14;
 /// Elements of a part at least, and parts of all results at most.
 const PART: i64 = 1 << 12;
@@ -31,7 +31,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// A value as a reduction that is worth two launches.
+    /// A value as a reduction that is worth it.
     pub fn of(kernel: &KernelProgram, v: Value) -> Option<Split> {
         let code = kernel.code(v)?;
         let (monoid, kind, over) = match &code.body {
@@ -66,36 +66,34 @@ impl Split {
     }
 }
 
-/// Writes the function that stores the parts; its blocks and their threads.
-pub fn write_parts(e: &mut Emitter<'_>, v: Value, shape: &[i64], split: &Split) -> (u64, u32) {
+/// Writes the function; its blocks and their threads.
+pub fn write(
+    e: &mut Emitter<'_>,
+    (v, dtype): (Value, DType),
+    shape: &[i64],
+    split: &Split,
+) -> (u64, u32) {
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
     let (kind, block, parts) = (e.index_type(), e.block(), split.parts());
+    let (name, (op, first)) = (split.kind.name(), spell::monoid(split.monoid, split.kind));
     let head = e.mark();
-    e.line(format!("{kind} row = {block} / {parts};"));
+    e.line(format!("{kind} row = {block} / {parts}, part = {block} % {parts};"));
     coordinates(e, "row", &axes);
-    e.line(format!("{kind} begin = {block} % {parts} * {};", split.part));
+    e.line(format!("{kind} begin = part * {};", split.part));
     let (part, elements) = (split.part, split.elements);
     e.line(format!("{kind} end = begin + {part} < {elements} ? begin + {part} : {elements};"));
     e.cooperate(Sharing::plain(THREADS));
     let text = e.part(v, &index, "begin", "end");
-    e.line(format!("if (threadIdx.x == 0) out[blockIdx.x] = {text};"));
-    e.declare_arrays(head);
-    ((split.results * parts) as u64, THREADS)
-}
-
-/// Writes the function that combines the parts; its blocks and their threads.
-pub fn write_total(e: &mut Emitter<'_>, dtype: DType, shape: &[i64], split: &Split) -> (u64, u32) {
-    let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
-    let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
-    let (kind, parts, name) = (e.index_type(), split.parts(), split.kind.name());
-    let (op, first) = spell::monoid(split.monoid, split.kind);
-    e.line(format!("{kind} row = blockIdx.x;"));
-    coordinates(e, "row", &axes);
+    e.line(format!("if (threadIdx.x == 0) parts[row * {parts} + part] = {text};"));
+    e.line("// Of all parts together, by the block that comes last.");
+    e.line(format!("if (!comes_last(counts + row, {parts})) return;"));
+    e.open("if (threadIdx.x < 32)");
     e.line(format!("{name} total = {first};"));
     e.open(&format!("for (int at = threadIdx.x; at < {parts}; at += 32)"));
-    e.line(format!("total = {op}()(total, ({name})parts[row * {parts} + at]);"));
+    let next = format!("load_one_fresh(parts + (row * {parts} + at))");
+    e.line(format!("total = {op}()(total, ({name}){next});"));
     e.close();
     e.line(format!("total = combine_warp({op}(), total);"));
     let total = match split.kind {
@@ -107,5 +105,7 @@ pub fn write_total(e: &mut Emitter<'_>, dtype: DType, shape: &[i64], split: &Spl
     e.open("if (threadIdx.x == 0)");
     store(e, dtype, shape, &slots, &total);
     e.close();
-    (split.results as u64, 32)
+    e.close();
+    e.declare_arrays(head);
+    ((split.results * parts) as u64, THREADS)
 }

@@ -33,23 +33,12 @@ pub enum Shape {
     Tiles(Value),
     /// Tiles of this product, whose left factor is normalised by rows as it is computed.
     OnePass(Value),
-    /// Tiles of a part of what such a product sums over, then these parts together and what follows: two launches.
+    /// The same of a part of what such a product sums over; the block of a tile that ends last puts what blocks leave together.
     Keys(Value, Known),
-    /// The first launch of these.
-    KeyParts(Value, Known),
-    /// The second one, which finds the parts there.
-    KeyTotal(Value, Known, Place),
-    /// Blocks for parts of a reduction, then a warp for each result: two launches.
+    /// Blocks for parts of a reduction; the one of a result that ends last combines them.
     Split(Split),
-    /// The first launch of these.
-    Parts(Split),
-    /// The second one, which finds the parts there.
-    Total(Split, Place),
-    /// Tiles of parts of the depth of this product, whose sums are of this type; the block of a tile that ends last adds them and computes what
-    /// follows.
+    /// Tiles of parts of the depth of this product; the block of a tile that ends last adds what blocks leave, and computes what follows.
     Deep(Value, Known),
-    /// The same with the parts in this place.
-    DeepAt(Value, Known, Place),
     /// What follows this product, which is in this place.
     Rest(Value, Known, Place),
     /// The launches of a node that has no meaning, which store all of its results.
@@ -59,41 +48,11 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What blocks leave for those that put parts together.
+    /// What blocks leave for the one that ends last, the first axis for what they have in common.
     pub fn parts(&self) -> Option<Known> {
         match self {
             Shape::Split(split) => Some(split.ty()),
             Shape::Deep(_, ty) | Shape::Keys(_, ty) => Some(ty.clone()),
-            _ => None,
-        }
-    }
-
-    /// The launch that leaves the parts here, if it is one of its own, and the one that stores the value.
-    pub fn in_parts(&self, place: Place) -> (Option<Shape>, Shape) {
-        match self {
-            Shape::Split(split) => (Some(Shape::Parts(*split)), Shape::Total(*split, place)),
-            Shape::Deep(v, ty) => (None, Shape::DeepAt(*v, ty.clone(), place)),
-            Shape::Keys(v, ty) => {
-                (Some(Shape::KeyParts(*v, ty.clone())), Shape::KeyTotal(*v, ty.clone(), place))
-            }
-            other => (None, other.clone()),
-        }
-    }
-
-    /// What a first launch writes in place of the stage's value.
-    pub fn written(&self) -> Option<Known> {
-        match self {
-            Shape::Parts(split) => Some(split.ty()),
-            Shape::KeyParts(_, ty) => Some(ty.clone()),
-            _ => None,
-        }
-    }
-
-    /// What launches before it have left to be put together, and where.
-    pub fn total(&self) -> Option<(Place, Known)> {
-        match self {
-            Shape::Total(split, place) => Some((*place, split.ty())),
-            Shape::Rest(_, ty, place) | Shape::KeyTotal(_, ty, place) => Some((*place, ty.clone())),
             _ => None,
         }
     }
@@ -105,17 +64,11 @@ impl Shape {
             Shape::Rows(_) => "a row for each block",
             Shape::Scan(_) => "a running reduction in one pass",
             Shape::Tiles(_) => "a tile of a product for each block",
-            Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
-            Shape::Total(..) => "the parts of a reduction for each block",
-            Shape::Deep(..) | Shape::DeepAt(..) => "a tile of a part of a product for each block",
+            Shape::Split(_) => "a part of a reduction for each block",
+            Shape::Deep(..) => "a tile of a part of a product for each block",
             Shape::Rest(..) => "an element of a product that is there for each thread",
             Shape::OnePass(_) => "a tile of a product with a normalised factor for each block",
-            Shape::Keys(..) | Shape::KeyParts(..) => {
-                "a part of a product with a normalised factor for each block"
-            }
-            Shape::KeyTotal(..) => {
-                "an element of a product with a normalised factor in parts for each thread"
-            }
+            Shape::Keys(..) => "a part of a product with a normalised factor for each block",
             Shape::Procedure => "by a procedure",
             Shape::Steps => "step by step",
         }

@@ -19,7 +19,7 @@ const PARTS: i64 = 64;
 /// Rows up to which keys are read straight to registers: in 16 bits, tensor cores multiply more of them while memory brings a key.
 const FEW_ROWS: i64 = 8;
 const FEW_HALVES: i64 = 4;
-/// Bytes that a block of such rows could read while it starts and ends, and while another launch combines parts.
+/// Bytes that a block of such rows could read while it starts and ends, and while the last one combines parts.
 const START: i64 = 24 << 10;
 const COMBINE: i64 = 45 << 10;
 const COMBINE_PART: i64 = 512;
@@ -112,7 +112,7 @@ pub struct Cut {
     pub sharing: i64,
     /// Where keys are read straight to registers.
     pub few: Option<Few>,
-    /// Parts of the keys, and how many keys each has, but for the last one: of more than one part, a second launch combines them.
+    /// Parts of the keys, and how many keys each has, but for the last one: of more than one part, the block that comes last combines them.
     pub parts: i64,
     pub part: i64,
 }

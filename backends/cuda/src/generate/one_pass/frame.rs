@@ -13,12 +13,12 @@ use mlc_dsl::ir::Value;
 /// Stores an element of the result.
 pub type Store<'a> = &'a dyn Fn(&mut Emitter<'_>, &[Slot], &str);
 
-/// What the elements of a block become.
-pub enum Target<'a> {
-    /// Elements of this value, which follow the product.
-    Value(Value, Store<'a>),
-    /// Sums of a part of the keys.
-    Part,
+/// What follows the product, element by element.
+pub struct Target<'a> {
+    /// The value that is stored.
+    pub value: Value,
+    /// Stores an element of it.
+    pub store: Store<'a>,
 }
 
 /// Minus infinity.
@@ -26,7 +26,7 @@ pub fn least() -> String {
     spell::float(f64::NEG_INFINITY, false)
 }
 
-/// Writes the function that stores what the target says; its blocks and their threads.
+/// Writes the function that stores what follows the product; its blocks and their threads.
 pub fn write(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
@@ -42,12 +42,18 @@ pub fn write(
     e.line(format!("{kind} part = {block} / {} % {};", across * down, c.parts));
     e.line(format!("{kind} batch = {block} / {};", across * down * c.parts));
     coordinates(e, "batch", &p.batch);
+    if c.parts > 1 {
+        parts::declare(e, c);
+    }
     e.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
     e.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
     match (c.few, c.units) {
         (Some(few), _) => few::write(e, &p, few, target),
         (None, Units::Half(_) | Units::Tf32) => warps::write(e, &p, target),
         (None, Units::Real) => threads::write(e, &p, target),
+    }
+    if c.parts > 1 {
+        parts::combine(e, &p, target);
     }
     Some((c.blocks(), c.threads))
 }
@@ -160,37 +166,51 @@ impl OnePass {
         sum: &dyn Fn(&str) -> String,
         [total, most]: [&str; 2],
     ) {
-        let sizes = self.cut.sizes;
-        e.open(&format!("if (down < {} && across < {})", sizes.rows, sizes.columns));
-        match target {
-            Target::Part => parts::store(e, self, width, sum, [total, most]),
-            Target::Value(v, store) => {
-                coordinates(e, "down", &self.rows);
-                let one = |e: &mut Emitter<'_>, lane: &str| {
-                    e.line(format!("float quotient = {} / {total};", sum(lane)));
-                    e.know(self.product, &self.index, "quotient");
-                    let value = e.element(*v, &self.index);
-                    let slots: Vec<Slot> = self.index.iter().filter_map(super::slot_of).collect();
-                    store(e, &slots, &value);
-                };
-                let lanes = side_by_side(&self.columns, width);
-                let accesses =
-                    e.trial(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
-                match width == 1 || lanes == width && accesses.together > 0 {
-                    true => e.lanes("across", &self.columns, width, |e| {
-                        one(e, if width == 1 { "0" } else { "lane" });
-                    }),
-                    false => {
-                        e.line("#pragma unroll");
-                        let inside = format!("lane < {width} && across < {}", size(&self.columns));
-                        e.open(&format!("for (int lane = 0; {inside}; ++lane, ++across)"));
-                        coordinates(e, "across", &self.columns);
-                        one(e, "lane");
-                        e.close();
-                    }
-                }
-            }
+        e.open(&self.inside());
+        match self.cut.parts {
+            1 => self.finish(e, target, width, sum, total),
+            _ => parts::store(e, &self.cut, width, sum, [total, most]),
         }
         e.close();
+    }
+
+    /// The head of a block in which the row `down` and the column `across` are inside.
+    pub fn inside(&self) -> String {
+        let sizes = self.cut.sizes;
+        format!("if (down < {} && across < {})", sizes.rows, sizes.columns)
+    }
+
+    /// Stores what follows so many sums of all keys, inside: `sum` and `total` as in [`results`](Self::results).
+    pub fn finish(
+        &self,
+        e: &mut Emitter<'_>,
+        target: &Target<'_>,
+        width: i64,
+        sum: &dyn Fn(&str) -> String,
+        total: &str,
+    ) {
+        coordinates(e, "down", &self.rows);
+        let one = |e: &mut Emitter<'_>, lane: &str| {
+            e.line(format!("float quotient = {} / {total};", sum(lane)));
+            e.know(self.product, &self.index, "quotient");
+            let value = e.element(target.value, &self.index);
+            let slots: Vec<Slot> = self.index.iter().filter_map(super::slot_of).collect();
+            (target.store)(e, &slots, &value);
+        };
+        let lanes = side_by_side(&self.columns, width);
+        let accesses = e.trial(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
+        match width == 1 || lanes == width && accesses.together > 0 {
+            true => e.lanes("across", &self.columns, width, |e| {
+                one(e, if width == 1 { "0" } else { "lane" });
+            }),
+            false => {
+                e.line("#pragma unroll");
+                let inside = format!("lane < {width} && across < {}", size(&self.columns));
+                e.open(&format!("for (int lane = 0; {inside}; ++lane, ++across)"));
+                coordinates(e, "across", &self.columns);
+                one(e, "lane");
+                e.close();
+            }
+        }
     }
 }

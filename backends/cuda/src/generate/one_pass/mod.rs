@@ -29,7 +29,6 @@ use mlc_backends::reference::compile::Body;
 use mlc_backends::reference::scalar::{Monoid, RealOp};
 use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{DType, Value};
-pub use parts::total;
 use skip::Skip;
 use std::collections::BTreeSet;
 
@@ -258,13 +257,11 @@ impl OnePass {
         })
     }
 
-    /// What blocks leave for a second launch, where each has a part of the keys only: the sums of every row, its largest element
-    /// and the sum of its exponentials.
+    /// What blocks leave for the last one of a tile, where each has a part of the keys only: for each tile and part.
     pub fn parts(&self) -> Option<Known> {
-        let of = self.cut.sizes;
-        let shape = [self.cut.parts, of.batch * of.rows, of.columns + 2];
-        let shape = shape.iter().map(|&n| n as usize).collect();
-        (self.cut.parts > 1).then_some((DType::F32, shape))
+        let ([tiles, floats], parts) = (parts::extents(&self.cut), self.cut.parts);
+        let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();
+        (parts > 1).then_some((DType::F32, shape))
     }
 }
 
