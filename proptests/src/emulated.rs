@@ -1,6 +1,6 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
-use mlc_cuda::{
+use mlc_cuda::{Code, 
     Address, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix, MatrixProduct,
     Module, Part, Prepared, Stream, Work,
 };
@@ -270,8 +270,8 @@ impl Driver for Emulated {
         self.upload(on, at, &vec![0; bytes as usize])
     }
 
-    fn load(&self, source: &str) -> Result<Module, DriverError> {
-        let unit = Unit::compile_with(source, self.effort).map_err(|e| match e {
+    fn load(&self, code: &Code<'_>) -> Result<Module, DriverError> {
+        let unit = Unit::compile_with(&code.unit(), self.effort).map_err(|e| match e {
             EmulatorError::NoCompiler => DriverError::NoCompiler(e.to_string()),
             e => DriverError::Compile(e.to_string()),
         })?;

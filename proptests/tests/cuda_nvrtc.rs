@@ -445,6 +445,26 @@ fn has_compiler(test: &str) -> bool {
     true
 }
 
+#[test]
+fn what_is_compiled_side_by_side_is_what_each_is_by_itself() {
+    if !has_compiler("what_is_compiled_side_by_side_is_what_each_is_by_itself") {
+        return;
+    }
+    let source = |name: &str, body: &str| format!("{PRELUDE}\nKERNEL(32) {name}() {{ {body} }}\n");
+    let compile_all = |sources: &[String]| {
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        nvrtc::compile_all(&sources, HOPPER)
+    };
+    let sources: Vec<String> = (0..5).map(|i| source(&format!("f{i}"), "")).collect();
+    let each: Result<Vec<_>, _> = sources.iter().map(|s| nvrtc::compile(s, HOPPER)).collect();
+    assert!(each.is_ok());
+    assert_eq!(compile_all(&sources), each);
+    let wrong = [source("f", "first = 1;"), source("g", ""), source("h", "second = 1;")];
+    let e = compile_all(&wrong).expect_err("is refused").to_string();
+    assert!(e.contains("first") && !e.contains("second"), "{e}");
+    assert_eq!(compile_all(&[]), Ok(vec![]));
+}
+
 /// How models are optimised.
 fn options() -> Options {
     Options { target: "cuda".into(), self_check: false, ..checked_options() }

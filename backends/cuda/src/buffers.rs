@@ -1,8 +1,8 @@
 //! What a plan holds on a device, given back when it is dropped: memory, modules, streams, recorded launches.
 
 use super::{
-    Address, Argument, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module, NAME,
-    Place, Port, Prepared, Stream,
+    Address, Argument, Code, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module,
+    NAME, Place, Port, Prepared, Stream,
 };
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
@@ -45,15 +45,15 @@ impl Drop for Memory {
     }
 }
 
-/// A translation unit on a device, unloaded when this is dropped.
+/// Functions on a device, unloaded when this is dropped.
 pub struct Loaded {
     driver: Arc<dyn Driver>,
     pub module: Module,
 }
 
 impl Loaded {
-    pub fn new(driver: &Arc<dyn Driver>, source: &str) -> Result<Loaded, DriverError> {
-        Ok(Loaded { driver: driver.clone(), module: driver.load(source)? })
+    pub fn new(driver: &Arc<dyn Driver>, code: &Code<'_>) -> Result<Loaded, DriverError> {
+        Ok(Loaded { driver: driver.clone(), module: driver.load(code)? })
     }
 }
 

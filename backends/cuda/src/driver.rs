@@ -2,7 +2,7 @@
 //!
 //! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
-use super::{Kind, Work};
+use super::{Code, Kind, Work};
 use mlc_backends::device::{DriverError, Room};
 
 /// An address on a device.
@@ -17,7 +17,7 @@ impl Address {
     }
 }
 
-/// A loaded translation unit.
+/// Functions that were loaded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Module(pub u64);
 
@@ -33,10 +33,10 @@ pub struct Graph(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prepared(pub u64);
 
-/// A function of a loaded translation unit, and what it is started with.
+/// A loaded function, and what it is started with.
 #[derive(Clone, Copy, Debug)]
 pub struct Invocation<'a> {
-    /// The unit.
+    /// What it was loaded with.
     pub module: Module,
     /// The function's name.
     pub function: &'a str,
@@ -87,8 +87,8 @@ pub trait Driver: Send + Sync {
     /// Sets bytes to zero.
     fn clear(&self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError>;
 
-    /// Compiles and loads a translation unit of CUDA C++.
-    fn load(&self, source: &str) -> Result<Module, DriverError>;
+    /// Compiles and loads functions of CUDA C++.
+    fn load(&self, code: &Code<'_>) -> Result<Module, DriverError>;
 
     /// Unloads it. None of its functions may run.
     fn unload(&self, module: Module) -> Result<(), DriverError>;

@@ -4,6 +4,7 @@
 //! function takes nothing but pointers.
 
 use super::alternative::Alternative;
+use super::code::Code;
 use mlc_dsl::ir::{ConstId, DType};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -241,15 +242,20 @@ impl Launches {
         }
     }
 
-    /// The functions of all launches, each once, as one translation unit.
-    pub fn unit(&self) -> String {
-        let mut seen = std::collections::HashSet::new();
+    /// The functions of all launches.
+    pub fn code(&self) -> Code<'_> {
         let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
         let others = self.variants.iter().flat_map(|v| &v.instead);
         let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged).chain(others);
         let all = all.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
-        let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
-        std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
+        let mut code = Code::default();
+        all.for_each(|l| code.add(&l.function, &l.source));
+        code
+    }
+
+    /// The functions of all launches as one translation unit.
+    pub fn unit(&self) -> String {
+        self.code().unit()
     }
 }
 

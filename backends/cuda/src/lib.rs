@@ -12,6 +12,7 @@ mod alternative;
 mod buffers;
 mod calls;
 mod choice;
+mod code;
 mod comparison;
 mod convolution;
 mod driver;
@@ -27,6 +28,7 @@ mod variants;
 
 pub use alternative::{Alternative, Copied, Kind, Work};
 pub use buffers::DeviceConstants;
+pub use code::Code;
 pub use convolution::{Convolution, Order, Part, Window};
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};

@@ -98,7 +98,7 @@ impl LaunchedPlan {
         let stream = OwnStream::new(&driver)?;
         let module = match once.calls.is_empty() && each.calls.is_empty() {
             true => None,
-            false => Some(Loaded::new(&driver, &launches.unit())?),
+            false => Some(Loaded::new(&driver, &launches.code())?),
         };
         // One launch is started as fast by itself.
         let is_one = each.calls.len() < 2 || merged.is_some();

@@ -118,7 +118,7 @@ impl Executable for ShapedPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Address, Argument, Invocation, Launch, Module, Place, Port, Stream};
+    use super::super::{Address, Argument, Code, Invocation, Launch, Module, Place, Port, Stream};
     use super::*;
     use mlc_dsl::ir::{ConstId, DType, Extent, Program, Type};
 
@@ -195,7 +195,7 @@ mod tests {
             Ok(())
         }
 
-        fn load(&self, _: &str) -> Result<Module, DriverError> {
+        fn load(&self, _: &Code<'_>) -> Result<Module, DriverError> {
             let mut counts = self.counts();
             counts.modules += 1;
             counts.loaded += 1;

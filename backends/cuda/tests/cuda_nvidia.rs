@@ -3,8 +3,8 @@
 
 use mlc_backends::{BackendError, Executable};
 use mlc_cuda::{
-    Argument, Driver, DriverError, Invocation, Launch, LaunchedPlan, Launches, Nvidia, PRELUDE,
-    Place, Port, nvrtc,
+    Argument, Code, Driver, DriverError, Invocation, Launch, LaunchedPlan, Launches, Nvidia,
+    PRELUDE, Place, Port, nvrtc,
 };
 use mlc_dsl::ir::{Consts, DType, Tensor};
 use std::sync::Arc;
@@ -37,6 +37,12 @@ fn double() -> Launches {
         outputs: vec![(vector("y"), Place::Output(0))],
         ..Launches::default()
     }
+}
+
+fn code<'a>(name: &'a str, text: &'a str) -> Code<'a> {
+    let mut code = Code::default();
+    code.add(name, text);
+    code
 }
 
 #[test]
@@ -113,7 +119,7 @@ fn a_device_runs_launches_if_there_is_one() {
 fn blocks_wait_for_each_other(device: &Nvidia) {
     let blocks = 2 * device.processors().expect("is told");
     let n = 256 * blocks as usize;
-    let module = device.load(&format!("{PRELUDE}\n{TOGETHER}")).expect("loads");
+    let module = device.load(&code("together", TOGETHER)).expect("loads");
     let on = device.stream().expect("a stream");
     let memory: Vec<_> = [4 * n, 4 * n, 4 * n, 8]
         .map(|b| (device.allocate(b as u64).expect("memory"), b as u64))
@@ -227,7 +233,7 @@ fn warpgroups_multiply_if_there_is_a_device_that_has_them() {
         return println!("skipped: compute capability {:?}, or no compiler", device.capability());
     }
     let (a, b) = (halves(64 * 64, 11), halves(128 * 64, 13));
-    let module = device.load(&format!("{PRELUDE}\n{}", include_str!("warpgroups.cu")));
+    let module = device.load(&code("warpgroups", include_str!("warpgroups.cu")));
     let module = module.expect("loads");
     let on = device.stream().expect("a stream");
     let memory = [2 * a.len() as u64, 2 * b.len() as u64, 4 * 64 * 128];

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 const MAGIC: &[u8] = b"mlc-rewrite cubin 1\n";
 
 /// Files that are kept; the oldest go first.
-const MOST: usize = 1024;
+const MOST: usize = 8192;
 
 /// The folder of the cache, if the environment says where caches lie.
 fn folder() -> Option<PathBuf> {
@@ -31,8 +31,16 @@ pub fn find(key: &[u8]) -> Option<Vec<u8>> {
 
 /// Keeps code for later processes, if possible.
 pub fn keep(key: &[u8], code: &[u8]) {
-    if let Some(folder) = folder() {
-        let _ = written(&folder, key, code);
+    keep_all([(key, code)]);
+}
+
+/// The same for several keys, each with its code.
+pub fn keep_all<'a>(all: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) {
+    let Some(folder) = folder() else { return };
+    let mut all = all.into_iter().peekable();
+    if all.peek().is_some() {
+        all.for_each(|(key, code)| drop(written(&folder, key, code)));
+        let _ = thinned(&folder);
     }
 }
 
@@ -79,8 +87,7 @@ fn written(folder: &Path, key: &[u8], code: &[u8]) -> io::Result<()> {
     if done.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    done?;
-    thinned(folder)
+    done
 }
 
 /// Removes the oldest files if there are too many.

@@ -1,11 +1,11 @@
 //! A device of NVIDIA's: its context, its memory, its modules. `queue.rs` has its streams.
 
-use super::library::{self, NO_DEVICE, OUT_OF_MEMORY, checked, is_final, meaning};
+use super::library::{self, NO_DEVICE, NOT_FOUND, OUT_OF_MEMORY, checked, is_final, meaning};
 use super::newer::Handle;
 use super::products::{Libraries, Ready};
 use super::queue::Queue;
-use super::{cubins, nvrtc};
-use crate::{Address, DriverError, Graph, Module, Prepared, Room, Stream};
+use super::{compiled, nvrtc};
+use crate::{Address, Code, DriverError, Graph, Module, Prepared, Room, Stream};
 use cuda_sys::cuda::*;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -57,8 +57,9 @@ impl State {
     }
 }
 
+/// Functions that were loaded together, in as many modules of the driver's as they had translation units.
 struct Loaded {
-    module: CUmodule,
+    modules: Vec<CUmodule>,
     functions: HashMap<String, CUfunction>,
 }
 
@@ -277,12 +278,20 @@ impl Nvidia {
         }
         let text = CString::new(name);
         let text = text.map_err(|e| DriverError::Call { call, reason: e.to_string() })?;
-        let mut function = ptr::null_mut();
-        // SAFETY: the module is loaded; the pointers are valid for the call.
-        let result = unsafe { cuModuleGetFunction(&mut function, loaded.module, text.as_ptr()) };
-        self.done(call, result)?;
-        loaded.functions.insert(name.to_string(), function);
-        Ok(function)
+        for &module in &loaded.modules {
+            let mut function = ptr::null_mut();
+            // SAFETY: the module is loaded; the pointers are valid for the call.
+            let result = unsafe { cuModuleGetFunction(&mut function, module, text.as_ptr()) };
+            match checked(result) {
+                Err(NOT_FOUND) => {}
+                Err(code) => return Err(self.failed(call, code)),
+                Ok(()) => {
+                    loaded.functions.insert(name.to_string(), function);
+                    return Ok(function);
+                }
+            }
+        }
+        Err(self.failed(call, NOT_FOUND))
     }
 
     /// Memory, as [`Driver::allocate`](crate::Driver::allocate) says.
@@ -316,36 +325,41 @@ impl Nvidia {
         Ok(Room { free: free as u64, total: total as u64 })
     }
 
-    /// Compiles a unit, or takes what was compiled before, and loads it.
-    pub(super) fn module(&self, source: &str) -> Result<Module, DriverError> {
+    /// Compiles functions, or takes what was compiled before, and loads them.
+    pub(super) fn module(&self, code: &Code<'_>) -> Result<Module, DriverError> {
         let arch = nvrtc::architecture(self.capability.0, self.capability.1)?;
-        let key = nvrtc::key(source, &arch)?;
-        let known = cubins::find(&key);
+        let cubins = compiled::of(&code.units(), &arch);
+        let cubins = cubins.map_err(|e| of_older(e, self.capability))?;
         let _current = self.enter()?;
-        let module = known.and_then(|code| self.loaded(&code).ok());
-        let module = match module {
-            Some(module) => module,
-            None => {
-                let code = nvrtc::compile(source, &arch);
-                let code = code.map_err(|e| of_older(e, self.capability))?;
-                let module = self.loaded(&code)?;
-                cubins::keep(&key, &code);
-                module
+        let mut modules = Vec::with_capacity(cubins.len());
+        for cubin in &cubins {
+            match self.loaded(cubin) {
+                Ok(module) => modules.push(module),
+                Err(e) => {
+                    let _ = self.given_back(&modules);
+                    return Err(e);
+                }
             }
-        };
+        }
         let mut state = self.state();
         let id = Module(state.number());
-        state.modules.insert(id, Loaded { module, functions: HashMap::new() });
+        state.modules.insert(id, Loaded { modules, functions: HashMap::new() });
         Ok(id)
+    }
+
+    /// Unloads modules; the context is current, nothing runs that uses them, and none of their functions is known any more.
+    fn given_back(&self, modules: &[CUmodule]) -> Result<(), DriverError> {
+        modules.iter().try_for_each(|module| {
+            // SAFETY: the module is loaded, and the caller sees to the rest.
+            self.done("cuModuleUnload", unsafe { cuModuleUnload(*module) })
+        })
     }
 
     pub(super) fn unloaded(&self, module: Module) -> Result<(), DriverError> {
         let call = "cuModuleUnload";
         let _current = self.enter()?;
         let loaded = self.state().modules.remove(&module).ok_or_else(|| unknown(call, module))?;
-        // SAFETY: the module is loaded, the caller guarantees that nothing runs that uses it, and its functions are
-        // forgotten with it.
-        self.done(call, unsafe { cuModuleUnload(loaded.module) })
+        self.given_back(&loaded.modules)
     }
 }
 

@@ -16,6 +16,8 @@ use std::sync::OnceLock;
 /// The driver's library; it comes with the driver, not with a toolkit.
 const NAME: &str = "libcuda.so.1";
 
+/// The code for a name that is not there.
+pub const NOT_FOUND: u32 = CUresult::CUDA_ERROR_NOT_FOUND as u32;
 /// The code for a missing device.
 pub const NO_DEVICE: u32 = CUresult::CUDA_ERROR_NO_DEVICE as u32;
 /// The code for a lack of memory.

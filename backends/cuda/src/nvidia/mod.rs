@@ -1,6 +1,7 @@
 //! NVIDIA devices: the driver and the compiler of kernels, both opened at run time.
 
 mod blas;
+mod compiled;
 mod cubins;
 mod device;
 mod dnn;

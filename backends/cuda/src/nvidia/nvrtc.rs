@@ -5,8 +5,10 @@ use crate::DriverError;
 use libloading::Library;
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, ptr};
 
 /// Names the library file to open, or the folder that it lies in, in place of a search.
@@ -19,6 +21,9 @@ const MAJORS: [u32; 2] = [13, 12];
 /// stay, quotients and roots are the nearest numbers. A product that is added to something is not rounded before.
 const OPTIONS: [&str; 5] =
     ["--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true"];
+
+/// Sources that are compiled at the same time at most: each takes some 100 MB.
+const MOST_THREADS: usize = 16;
 
 type Handle = *mut c_void;
 type Create = unsafe extern "C" fn(
@@ -249,6 +254,33 @@ impl Unit {
 pub fn compile(source: &str, arch: &str) -> Result<Vec<u8>, DriverError> {
     let unit = compiled(source, arch, &OPTIONS)?;
     unit.bytes(if arch.starts_with("sm_") { unit.compiler.cubin } else { unit.compiler.ptx })
+}
+
+/// Compiles sources side by side, on as many threads as the machine has cores: what [`compile`] yields of each, in their order.
+///
+/// # Errors
+/// As [`compile`], of the first source that has one.
+pub fn compile_all(sources: &[&str], arch: &str) -> Result<Vec<Vec<u8>>, DriverError> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(MOST_THREADS).min(sources.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut own = vec![];
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(source) = sources.get(i) else { return own };
+            own.push((i, compile(source, arch)));
+        }
+    };
+    let mut all = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = others.into_iter().map(|o| o.join());
+        let others = others.flat_map(|o| o.unwrap_or_else(|e| std::panic::resume_unwind(e)));
+        own.into_iter().chain(others).collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(i, _)| *i);
+    all.into_iter().map(|(_, code)| code).collect()
 }
 
 /// What a function takes of a multiprocessor.

@@ -5,8 +5,8 @@ use super::newer::{self, Handle, Recording, THREAD_LOCAL};
 use super::nvrtc;
 use super::staging::{MOST, PIECE, Staging, wanted};
 use crate::{
-    Address, Driver, DriverError, Graph, Invocation, Kind, Library, Module, Prepared, Room, Stream,
-    Work,
+    Address, Code, Driver, DriverError, Graph, Invocation, Kind, Library, Module, Prepared, Room,
+    Stream, Work,
 };
 use cuda_sys::cuda::*;
 use std::env;
@@ -337,8 +337,8 @@ impl Driver for Nvidia {
         })
     }
 
-    fn load(&self, source: &str) -> Result<Module, DriverError> {
-        self.module(source)
+    fn load(&self, code: &Code<'_>) -> Result<Module, DriverError> {
+        self.module(code)
     }
 
     fn unload(&self, module: Module) -> Result<(), DriverError> {

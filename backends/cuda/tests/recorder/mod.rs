@@ -4,8 +4,8 @@
 pub mod example;
 
 use mlc_cuda::{
-    Address, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Kind, Library, Module, Part,
-    Prepared, Room, Stream, Work,
+    Address, Code, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Kind, Library, Module,
+    Part, Prepared, Room, Stream, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -267,9 +267,9 @@ impl Driver for Recorder {
         Ok(())
     }
 
-    fn load(&self, source: &str) -> Result<Module, DriverError> {
+    fn load(&self, code: &Code<'_>) -> Result<Module, DriverError> {
         let mut state = self.state();
-        state.called(Call::Load(source.to_string()))?;
+        state.called(Call::Load(code.unit()))?;
         let number = state.number();
         state.modules.insert(number);
         Ok(Module(number))

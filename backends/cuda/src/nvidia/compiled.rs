@@ -1,0 +1,20 @@
+//! Machine code of translation units: what was compiled before, and the rest compiled side by side.
+
+use super::{cubins, nvrtc};
+use crate::DriverError;
+
+/// What these units are compiled to, in their order.
+///
+/// # Errors
+/// As [`nvrtc::compile`], of the first unit that has one.
+pub fn of(units: &[String], arch: &str) -> Result<Vec<Vec<u8>>, DriverError> {
+    let keys: Vec<Vec<u8>> = units.iter().map(|u| nvrtc::key(u, arch)).collect::<Result<_, _>>()?;
+    let known: Vec<Option<Vec<u8>>> = keys.iter().map(|key| cubins::find(key)).collect();
+    let fresh: Vec<usize> = (0..units.len()).filter(|&i| known[i].is_none()).collect();
+    let sources: Vec<&str> = fresh.iter().map(|&i| units[i].as_str()).collect();
+    let compiled = nvrtc::compile_all(&sources, arch)?;
+    let pairs = fresh.iter().zip(&compiled);
+    cubins::keep_all(pairs.map(|(&i, code)| (keys[i].as_slice(), code.as_slice())));
+    let mut compiled = compiled.into_iter();
+    Ok(known.into_iter().filter_map(|code| code.or_else(|| compiled.next())).collect())
+}
