@@ -25,7 +25,7 @@ import micro
 import onnx_writer
 import report
 import timing
-from steps import FAILED, LEFT, NOT_RUN, PASSED, CommandFailed, Outcome, OutOfTime, State, Step, perform, run
+from steps import FAILED, LEFT, NOT_RUN, PASSED, CommandFailed, Outcome, OutOfTime, State, Step, batches, perform, run
 
 
 class Folder(unittest.TestCase):
@@ -78,26 +78,17 @@ class Steps(Folder):
         self.assertEqual((again["c"], len(self.did)), (PASSED, 7))
         self.assertIn("differ", state.note)
 
-    def test_steps_without_times_run_beside_each_other_and_lower_ranks_first(self):
-        meeting, did = threading.Barrier(2, timeout=20), []
+    def test_steps_without_times_run_beside_each_other(self):
+        meeting = threading.Barrier(2, timeout=20)
 
-        def meets(name):
-            def work(_, left):
-                meeting.wait()
-                did.append(name)
-                return Outcome(PASSED, "done")
-
-            return Step(name, "g", work, is_timed=False, rank=1)
-
-        def alone(_, left):
-            did.append("first")
+        def meets(_, left):
+            meeting.wait()
             return Outcome(PASSED, "done")
 
         state = State(self.folder / "state.json", "k")
         context = SimpleNamespace(missing=lambda needs: "")
-        perform([meets("a"), meets("b"), Step("first", "g", alone)], context, state, 100, lambda _: None, jobs=2)
-        self.assertEqual((did[0], sorted(did)), ("first", ["a", "b", "first"]))
-        self.assertEqual({o.status for o in state.outcomes.values()}, {PASSED})
+        perform([Step(name, "g", meets, is_timed=False) for name in ("a", "b")], context, state, 100, lambda _: None, jobs=2)
+        self.assertEqual({n: o.status for n, o in state.outcomes.items()}, {"a": PASSED, "b": PASSED})
 
     def test_steps_with_times_prepare_beside_each_other_and_are_timed_alone(self):
         prepare, did = threading.Barrier(3, timeout=20), []
@@ -121,6 +112,39 @@ class Steps(Folder):
         steps = [Step("a", "g", timed), Step("b", "g", ends), Step("c", "g", timed)]
         perform(steps, context, state, 100, lambda _: None, jobs=3)
         self.assertEqual(did, ["ended", "begin", "end", "begin", "end"])
+
+    def test_steps_that_take_no_times_are_done_while_others_prepare(self):
+        meeting, did = threading.Barrier(2, timeout=20), []
+
+        def timed(context, left):
+            meeting.wait()
+            with context.turns.alone(left):
+                did.append("timed")
+            return Outcome(PASSED, "done")
+
+        def plain(_, left):
+            meeting.wait()
+            time.sleep(0.1)
+            did.append("plain")
+            return Outcome(PASSED, "done")
+
+        state = State(self.folder / "state.json", "k")
+        context = SimpleNamespace(missing=lambda needs: "")
+        steps = [Step("a", "g", timed, rank=1), Step("b", "g", timed, rank=2)]
+        steps += [Step(name, "g", plain, is_timed=False, rank=3) for name in ("c", "d")]
+        perform(steps, context, state, 100, lambda _: None, jobs=2)
+        self.assertEqual(did, ["plain", "timed"] * 2)
+
+    def test_batches_keep_the_order_of_ranks(self):
+        names = lambda steps, most: [[s.name for s in batch] for batch in batches(steps, most)]
+        steps = [Step(f"t{rank}{n}", "g", None, rank=rank) for rank in (1, 2) for n in range(3)]
+        steps += [Step(f"o{rank}", "g", None, is_timed=False, rank=rank) for rank in (0, 2, 3, 4, 4)]
+        one = ["o0", "t10", "t11", "t12", "t20", "t21", "t22"]
+        self.assertEqual(names(steps, 1), [*([n] for n in one), ["o2", "o3", "o4", "o4"]])
+        four = [["o0", "o2", "t10", "t11"], ["o3", "o4", "t12"], ["o4", "t20", "t21", "t22"]]
+        self.assertEqual(names(steps, 4), four)
+        self.assertEqual(names(steps[:6], 2), [["t10", "t11"], ["t12"], ["t20", "t21"], ["t22"]])
+        self.assertEqual(names([], 4), [])
 
     def test_what_never_ends_fails(self):
         self.did = []

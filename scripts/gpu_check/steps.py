@@ -4,7 +4,6 @@ A step that passed or failed is not done again; whatever kept one from being run
 """
 
 import contextlib
-import itertools
 import json
 import os
 import pathlib
@@ -24,7 +23,7 @@ SETTLED = (PASSED, FAILED)
 CALLS = 3
 
 
-# Seconds that a step may prepare before it is timed.
+# Seconds that a step may prepare before it is timed, unless the call says so.
 PREPARING = 150
 
 
@@ -54,8 +53,8 @@ class Step:
 class Turns:
     """Steps that take times prepare side by side; once all of them have, or have ended, they are timed one after the other."""
 
-    def __init__(self, count=1):
-        self.barrier = threading.Condition()
+    def __init__(self, count=1, patience=PREPARING):
+        self.barrier, self.patience = threading.Condition(), patience
         self.preparing, self.here, self.timing = count, threading.local(), threading.Lock()
 
     def begin(self):
@@ -113,7 +112,7 @@ def run(command, seconds, environment=None, turns=None):
             start_new_session=True,
         )
         try:
-            if turns and is_ready(process, err, end):
+            if turns and is_ready(process, err, end, turns.patience):
                 with turns.alone(end - time.monotonic()):
                     process.stdin.close()
                     code = process.wait(timeout=max(end - time.monotonic(), 0.1))
@@ -133,11 +132,11 @@ def run(command, seconds, environment=None, turns=None):
     return text
 
 
-def is_ready(process, err, end):
+def is_ready(process, err, end, patience):
     """Waits until a command says so; false if it ends before. What takes too long would hold up all that prepare beside it: it is given half of
     the time that is left."""
     now = time.monotonic()
-    end = min(end, now + PREPARING, now + (end - now) / 2)
+    end = min(end, now + patience, now + (end - now) / 2)
     while process.poll() is None:
         if time.monotonic() > end:
             raise OutOfTime
@@ -177,8 +176,8 @@ class State:
         fresh.replace(self.path)
 
 
-def perform(steps, context, state, seconds, tell=print, clock=time.monotonic, jobs=1):
-    """Does what the state lacks, as far as the seconds go; up to so many steps that take no times at once."""
+def perform(steps, context, state, seconds, tell=print, clock=time.monotonic, jobs=1, patience=PREPARING):
+    """Does what the state lacks, as far as the seconds go, up to so many steps at once; those that take times are timed alone."""
     end, lock = clock() + seconds, threading.Lock()
     # Steps may build on what came of others.
     context.outcomes = state.outcomes
@@ -191,18 +190,26 @@ def perform(steps, context, state, seconds, tell=print, clock=time.monotonic, jo
             state.put(step.name, outcome)
             tell(f"{step.name}: {outcome.status}: {outcome.line}")
 
-    open_steps = (s for s in sorted(steps, key=lambda s: s.rank) if not state.settled(s.name))
-    for (is_timed, _), alike in itertools.groupby(open_steps, key=lambda s: (s.is_timed, s.is_timed and s.rank)):
-        # What takes no times needs no turns, and is not held up by what else is done.
-        for batch in in_batches(alike, jobs) if is_timed else [list(alike)]:
-            context.turns = Turns(len(batch))
-            with ThreadPoolExecutor(jobs) as pool:
-                list(pool.map(do, batch))
+    for batch in batches([s for s in steps if not state.settled(s.name)], jobs):
+        context.turns = Turns(len(batch), patience)
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(do, batch))
 
 
-def in_batches(steps, most):
-    while batch := list(itertools.islice(steps, most)):
-        yield batch
+def batches(steps, most):
+    """Steps that begin together, lower ranks first. While those that take times prepare, others are done, half of all at most; those are
+    over when the first one is timed. Where none takes times, none waits for what else is done, and there may be more than at once."""
+    steps = sorted(steps, key=lambda s: s.rank)
+    timed, others = ([s for s in steps if s.is_timed == kind] for kind in (True, False))
+    while timed:
+        beside = min(len(others), most // 2)
+        if most == 1 and others and others[0].rank < timed[0].rank:
+            beside = 1
+        alike = [s for s in timed if s.rank == timed[0].rank][: most - beside]
+        yield [*others[:beside], *alike]
+        del others[:beside], timed[: len(alike)]
+    if others:
+        yield others
 
 
 def attempt(step, context, before, left, seconds, clock):
