@@ -7,7 +7,8 @@ use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::Style;
 use mlc_proptests::generated_code::{check, holds};
-use mlc_proptests::library;
+use mlc_proptests::{checked_options, library};
+use mlc_rewrite::pipeline::{Options, optimize};
 
 /// Where tiles of the left factor are copied ahead of their use.
 const COPIES: &str = "copy_async(left";
@@ -94,6 +95,9 @@ fn convolutions_with_channels_last() {
           = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1) + b)
         def halves(x: f16[2, 6, 7, 16], w: f16[3, 3, 16, 24], b: f16[24]) -> f16[2, 6, 7, 24]
           = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1) + b)
+        def stem(x: f16[2, 3, 13, 12], w: f16[5, 5, 4, 24], b: f16[24]) -> f16[2, 7, 6, 24]
+          = relu(conv_all_channels_last(padded_channels_last(x, more=1), w, stride=[2, 2], low=[2, 2], high=[2, 2], dilation=[1, 1], group=1) + b)
+        def padded(x: bf16[2, 5, 6, 7]) -> bf16[2, 6, 7, 8] = padded_channels_last(x, more=3)
         def far(x: f32[2, 9, 9, 8], w: f32[3, 3, 8, 24]) -> f32[2, 4, 4, 24]
           = conv_all_channels_last(x, w, stride=[2, 2], low=[1, 1], high=[1, 1], dilation=[2, 2], group=1)
         def groups(x: f32[2, 5, 6, 16], w: f32[3, 3, 8, 48]) -> f32[2, 5, 6, 48]
@@ -112,6 +116,8 @@ fn convolutions_with_channels_last() {
         ("dense", COPIES, "out_of_range"),
         ("halves", COPIES, "out_of_range"),
         ("halves", "mma_16816", "float v1 = half_bits_to_float(x0"),
+        ("stem", "copy_part_async<4>(left", "kernel_2"),
+        ("padded", "", "kernel_1"),
         ("far", COPIES, "out_of_range"),
         ("groups", COPIES, "out_of_range"),
         ("line", COPIES, "out_of_range"),
@@ -122,6 +128,38 @@ fn convolutions_with_channels_last() {
         ("numbers", "", ""),
     ];
     check(text, &cases, &[Style::Normal, Style::Special]);
+}
+
+/// The first layers of a network, of an image of three channels.
+fn stem(dtype: DType) -> Program {
+    let mut b = Builder::new(library());
+    let found = |name: &str| library().find(name).expect("shipped");
+    let numbers: Vec<f64> =
+        (0..64 * 3 * 49).map(|i| ((i * 7919) % 1013) as f64 / 4096.0 - 0.125).collect();
+    let w = b.constant(Tensor::from_f64(dtype, vec![64, 3, 7, 7], &numbers));
+    let x = b.input("x", Type::known(dtype, &[1, 3, 224, 224]));
+    let two = |n: i64| Some(Attr::Ints(vec![Extent::from(n), Extent::from(n)]));
+    let attrs = [two(2), two(3), two(3), two(1), Some(Attr::Int(Extent::from(1)))];
+    let y = b.apply(found("conv"), &attrs, &[x, w]).expect("types")[0];
+    let y = b.apply(found("relu"), &[], &[y]).expect("types")[0];
+    let attrs = [two(3), two(2), two(1), two(1), two(1)];
+    let y = b.apply(found("maxpool"), &attrs, &[y]).expect("types")[0];
+    b.finish(vec![("y".into(), y)])
+}
+
+#[test]
+fn a_channel_of_zeros_comes_beside_those_of_an_image_in_16_bits() {
+    let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
+    let padded = ["relayout", "conv_channels_last", "pool_channels_last", "relayout"];
+    for (dtype, expected) in [
+        (DType::F16, &padded[..]),
+        (DType::BF16, &padded[..]),
+        (DType::F32, &["conv", "maxpool"][..]),
+    ] {
+        let plan = optimize(stem(dtype), library(), &options).expect("optimises").plan;
+        let kernels: Vec<&str> = plan.kernels.iter().map(|k| k.name.as_str()).collect();
+        assert_eq!(kernels, expected, "{dtype}");
+    }
 }
 
 /// A product with a constant whose rows are not aligned, besides rows of the same constant that are picked.
