@@ -1,8 +1,8 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
-use mlc_cuda::{Code, 
-    Address, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix, MatrixProduct,
-    Module, Part, Prepared, Stream, Work,
+use mlc_cuda::{
+    Address, Code, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix,
+    MatrixProduct, Module, Part, Prepared, Stream, Work,
 };
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
 use mlc_dsl::ir::{DType, Tensor};

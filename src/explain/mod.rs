@@ -1,7 +1,8 @@
 //! Explanations: what happened to the nodes of a model, which laws did it, and what that gains.
 //!
 //! Claims only what can be verified: kernels and seconds are those of the two plans, a law is listed if the result cannot
-//! be proved without it, and its gain is the cost of the result when the law is turned off.
+//! be proved without it, or if it was the first to yield an operator of the late search's result, and its gain is the cost of the result when the law is turned
+//! off.
 
 mod declaration;
 mod regions;
@@ -129,25 +130,52 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, Strin
     if o.is_kept() {
         return (vec![], vec![]);
     }
-    let steps = o.explored.prove_with_few(&o.extracted).unwrap_or_default().steps;
-    for (step, place) in steps.iter().zip(o.explored.places(&steps)) {
-        let Reason::Law(_) = step.reason else { continue };
-        let name = reason(library, step.reason);
-        let new = || describe(library, step.reason, o.report.cost_after);
-        let entry = laws.entry(name.clone()).or_insert_with(new);
-        entry.equations += 1;
-        if entry.examples.len() < EXAMPLES {
-            entry.examples.push((o.explored.term(step.left), o.explored.term(step.right)));
+    // What the second search begins with has the names of the model's nodes, too.
+    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted));
+    let all_searches = std::iter::once((&o.explored, &o.extracted)).chain(late);
+    for (at, (explored, extracted)) in all_searches.enumerate() {
+        let mut steps = explored.prove_with_few(extracted).unwrap_or_default().steps;
+        let names = names(&explored.source);
+        // Equations between classes hide the law by which a layout began, for it ends with the layout that was there.
+        if at > 0 {
+            steps.extend(explored.introductions(extracted));
+            steps.sort_unstable();
+            steps.dedup();
         }
-        let Some(node) = place.map(|n| o.explored.source.node(n).origin.clone()) else { continue };
-        if !entry.nodes.contains(&node) {
-            entry.nodes.push(node.clone());
+        for (step, place) in steps.iter().zip(explored.places(&steps)) {
+            let Reason::Law(_) = step.reason else { continue };
+            let name = reason(library, step.reason);
+            let new = || describe(library, step.reason, o.report.cost_after);
+            let entry = laws.entry(name.clone()).or_insert_with(new);
+            entry.equations += 1;
+            if entry.examples.len() < EXAMPLES {
+                entry.examples.push((explored.term(step.left), explored.term(step.right)));
+            }
+            let node = place.map(|n| names[n.0 as usize].to_string());
+            let Some(node) = node.filter(|n| !n.is_empty()) else { continue };
+            if !entry.nodes.contains(&node) {
+                entry.nodes.push(node.clone());
+            }
+            all.push((node, name));
         }
-        all.push((node, name));
     }
     let mut laws: Vec<LawUse> = laws.into_values().collect();
     laws.sort_by(|a, b| b.equations.cmp(&a.equations).then(a.law.cmp(&b.law)));
     (laws, all)
+}
+
+/// The name of every node, or else that of the first node that is computed from it and has one.
+fn names(program: &Program) -> Vec<&str> {
+    let mut out: Vec<&str> = program.nodes.iter().map(|n| n.origin.as_str()).collect();
+    for i in (0..out.len()).rev() {
+        for arg in &program.nodes[i].args {
+            let arg = arg.node.0 as usize;
+            if program.nodes[arg].origin.is_empty() {
+                out[arg] = out[i];
+            }
+        }
+    }
+    out
 }
 
 /// What a model costs where each of these laws must not fire, one at a time.

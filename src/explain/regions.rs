@@ -79,11 +79,12 @@ pub fn regions(
     for line in old.iter().chain(&new) {
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
     }
-    // A node whose value is nowhere computed any more went into what reads it.
+    // A kernel none of whose values is computed any more went into what reads it.
     let still: BTreeSet<&String> = new.iter().flat_map(|l| &l.nodes).collect();
     let readers = readers(before.plan);
     for (line, readers) in old.iter().zip(&readers) {
-        for gone in line.nodes.iter().filter(|n| !still.contains(n)) {
+        let Some(gone) = line.nodes.first() else { continue };
+        if !line.nodes.iter().any(|n| still.contains(n)) {
             let reader = readers.iter().find_map(|&r| old[r].nodes.first());
             reader.into_iter().for_each(|r| sets.join(gone, r));
         }

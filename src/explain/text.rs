@@ -90,7 +90,9 @@ fn region(out: &mut String, r: &Region, all: bool) {
 
 fn law(out: &mut String, l: &LawUse, all: bool) {
     let _ = writeln!(out, "  {} [{}]  {}", l.law, l.error, l.doc);
-    let _ = writeln!(out, "      at {}", names(&l.nodes, all));
+    if !l.nodes.is_empty() {
+        let _ = writeln!(out, "      at {}", names(&l.nodes, all));
+    }
     if let Some(gain) = l.without {
         let _ =
             writeln!(out, "      without it: {} in all, {}", seconds(gain), more(gain - l.with));

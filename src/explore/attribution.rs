@@ -8,16 +8,18 @@ use super::lower::Explored;
 use super::proof::{Closure, Proof, ProofStep};
 use egg::Id;
 use mlc_dsl::ir::{NodeId, NodeKind, Value};
-use mlc_dsl::library::CallId;
+use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::Extractor;
 use mlc_extract::target::TargetPrices;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Places of an operator that are priced.
 const PLACES: usize = 8;
 
 impl Explored {
-    /// The first node of the explored program that computes a class.
+    /// The first node of the explored program that computes a class, be it in another layout: what only a view of the same elements keeps from
+    /// being a node's value, as an image with its channels last, is that node's.
     pub(super) fn origins(&self) -> HashMap<Id, NodeId> {
         let mut out = HashMap::new();
         for (i, (classes, _)) in self.places.iter().enumerate() {
@@ -35,7 +37,31 @@ impl Explored {
                 }
             }
         }
+        let mut open: Vec<(NodeId, Id)> = out.iter().map(|(class, node)| (*node, *class)).collect();
+        open.sort_unstable_by(|a, b| b.cmp(a));
+        while let Some((node, class)) = open.pop() {
+            let mut views: Vec<Id> = self.same_elements(class).collect();
+            views.sort_unstable();
+            for view in views {
+                if let Entry::Vacant(entry) = out.entry(view) {
+                    entry.insert(node);
+                    open.push((node, view));
+                }
+            }
+        }
         out
+    }
+
+    /// Classes of which a class is a view that has as many elements.
+    fn same_elements(&self, class: Id) -> impl Iterator<Item = Id> {
+        let count = |id: Id| self.graph.type_of(id).elements();
+        let is_view = |n: &&ENode| match (n.head, &*n.args) {
+            (Head::Apply(call, _), [_]) => self.graph.library.call(call).class == OpClass::View,
+            _ => false,
+        };
+        let args = self.graph.egg[class].nodes.iter().filter(is_view);
+        let args = args.map(|n| self.graph.egg.find(n.args[0]));
+        args.filter(move |arg| count(*arg) == count(class))
     }
 
     /// For each equation the node of the explored program whose value its sides are, or the nearest that is computed from it.
@@ -82,7 +108,11 @@ impl Explored {
     }
 
     /// The class of a logged term.
-    fn class_of_term(&self, term: LogId, known: &mut HashMap<LogId, Option<Id>>) -> Option<Id> {
+    pub(super) fn class_of_term(
+        &self,
+        term: LogId,
+        known: &mut HashMap<LogId, Option<Id>>,
+    ) -> Option<Id> {
         if let Some(class) = known.get(&term) {
             return *class;
         }

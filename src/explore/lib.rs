@@ -14,6 +14,7 @@ mod flatten;
 mod graph;
 mod incremental;
 mod interval;
+mod introductions;
 mod language;
 mod log;
 mod lower;

@@ -47,9 +47,14 @@ pub struct Optimized {
     pub explored: Explored,
     /// What was extracted, before constants were folded.
     pub extracted: Extracted,
+    /// The search with the late laws, which began with what was extracted, and what it gave, if the result is from there.
+    pub late: Option<Searched>,
     /// What happened.
     pub report: Report,
 }
+
+/// A search, and what it gave.
+pub type Searched = (Explored, Extracted);
 
 impl Optimized {
     /// True if the result is the program as read.
@@ -192,13 +197,14 @@ pub fn optimize_once(
     let (mut chosen, mut extracted) = found.swap_remove(best);
     let lean = with(RELAYOUT, 0.0);
     let late = Late { laws: &late, prices: [&all[0], &lean], evaluation: &evaluation };
-    if let Some(better) = late.search(&chosen, &chosen, library, &limits)? {
-        chosen = better;
+    let mut of_late = None;
+    if let Some((better, search)) = late.search(&chosen, &chosen, library, &limits)? {
+        (chosen, of_late) = (better, Some(search));
     }
     if let Some(e) = of_convolutions.filter(|e| !is_same(&e.program, &extracted.program)) {
         let start = evaluation.of_extracted(&e)?;
-        if let Some(better) = late.search(&start, &chosen, library, &limits)? {
-            (chosen, extracted) = (better, e);
+        if let Some((better, search)) = late.search(&start, &chosen, library, &limits)? {
+            (chosen, extracted, of_late) = (better, e, Some(search));
         }
     }
     clock.stage("late laws");
@@ -230,7 +236,7 @@ pub fn optimize_once(
     clock.stage("report");
     report.seconds = clock.stages;
     report.peak_process_bytes = peak_process_bytes();
-    Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, report })
+    Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, late: of_late, report })
 }
 
 /// What the search begins with, if an early law applies: the result of first searches, each of which begins with that of the one
@@ -294,14 +300,14 @@ struct Late<'a> {
 }
 
 impl Late<'_> {
-    /// The best result of a search that begins at `start`, if it is better than `known`.
+    /// The best result of a search that begins at `start`, if it is better than `known`, and the search.
     fn search(
         &self,
         start: &Candidate,
         known: &Candidate,
         library: &Arc<Library>,
         limits: &Limits,
-    ) -> Result<Option<Candidate>, Error> {
+    ) -> Result<Option<(Candidate, Searched)>, Error> {
         if self.laws.is_empty() {
             return Ok(None);
         }
@@ -309,16 +315,16 @@ impl Late<'_> {
         if explored.steps() == 0 {
             return Ok(None);
         }
-        let mut best: Option<Candidate> = None;
+        let mut best: Option<(Candidate, Extracted)> = None;
         for prices in self.prices {
             let extractor = self.evaluation.options.extractor_for(prices);
             let extracted = explored.extract(prices, &*extractor)?;
             let found = self.evaluation.of_extracted(&extracted)?;
-            if found.beats(best.as_ref().unwrap_or(known)) {
-                best = Some(found);
+            if found.beats(best.as_ref().map_or(known, |b| &b.0)) {
+                best = Some((found, extracted));
             }
         }
-        Ok(best)
+        Ok(best.map(|(found, extracted)| (found, (explored, extracted))))
     }
 }
 
