@@ -312,6 +312,29 @@ fn few_queries_read_keys_straight() {
 }
 
 #[test]
+fn scores_that_are_capped() {
+    let text = "
+        def plain(q: f16[2, 20, 16], k: f16[2, 40, 16], v: f16[2, 40, 16]) -> f16[2, 20, 16]
+          = attention_capped(q, k, v, scale=0.05, cap=20)
+        def added(q: f32[2, 35, 16], k: f32[2, 300, 16], v: f32[2, 300, 16], mask: f32[2, 35, 300]) -> f32[2, 35, 16]
+          = attention_capped_masked(q, k, v, mask, scale=0.05, cap=20)
+        def chosen(q: bf16[2, 35, 16], k: bf16[2, 600, 16], v: bf16[2, 600, 16], mask: bool[2, 35, 600]) -> bf16[2, 35, 16]
+          = attention_capped_select(q, k, v, mask, scale=0.05, cap=20, low=-inf)
+        def few(q: f16[1, 2, 2, 64], k: f16[1, 2, 700, 64], v: f16[1, 2, 700, 64], mask: bool[1, 2, 2, 700]) -> f16[1, 2, 2, 64]
+          = attention_capped_select(q, k, v, mask, scale=0.05, cap=20, low=-inf)
+    ";
+    for sees in [Sees::Random, Sees::Near] {
+        let cases: &[Case<'_>] = &[
+            ("plain", &[ONE, HALF], sees),
+            ("added", &[ONE, LEAVES_OUT], sees),
+            ("chosen", &[ONE, BRAIN, LEAVES_OUT], sees),
+            ("few", &[PARTS, STRAIGHT, LEAVES_OUT], sees),
+        ];
+        check(text, f64::NEG_INFINITY, cases, &[Style::Normal]);
+    }
+}
+
+#[test]
 fn tf32_where_that_is_allowed() {
     if !mlc_cuda_emulator::available() {
         println!("skipped: there is no C++ compiler");
