@@ -110,7 +110,7 @@ fn open() -> Result<Functions, DriverError> {
     search::candidates(&names()).iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
         let reason = format!(
             "libnvrtc.so.13 and libnvrtc.so.12 are neither on the library path nor in a usual folder of the CUDA \
-             toolkit; {VARIABLE} may name the file"
+             toolkit or in a package of Python's; `pip install nvidia-cuda-nvrtc` brings it, {VARIABLE} may name the file"
         );
         DriverError::NoCompiler(reason)
     })

@@ -1,4 +1,5 @@
-//! Where NVIDIA's libraries lie: those that the driver can use, on the library path or in a folder of the CUDA toolkit.
+//! Where NVIDIA's libraries lie: those that the driver can use, on the library path, in a folder of the CUDA toolkit or in a package of Python's,
+//! as PyTorch brings them.
 
 use libloading::Library;
 use std::env;
@@ -23,9 +24,57 @@ pub fn candidates(names: &[String]) -> Vec<PathBuf> {
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let usual = ["/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12", "/opt/cuda"];
     let folders = homes.chain(usual.map(PathBuf::from));
-    let inside = folders
-        .flat_map(|f| names.iter().map(move |n| f.join("lib64").join(n)).collect::<Vec<_>>());
+    let folders = folders.map(|f| f.join("lib64")).chain(packages(&installations()));
+    let inside = folders.flat_map(|f| names.iter().map(move |n| f.join(n)).collect::<Vec<_>>());
     names.iter().map(PathBuf::from).chain(inside).collect()
+}
+
+/// Where Python is installed: the interpreter that `MLC_PYTHON` names, the environment that is active, the first interpreter on the path,
+/// what the user has installed, and what the system has. No interpreter is started.
+fn installations() -> Vec<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    // The folder `bin` lies in the installation.
+    let of_program = |program: &Path| Some(program.parent()?.parent()?.to_path_buf());
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut programs = env::split_paths(&path).map(|folder| folder.join("python3"));
+    let named = variable("MLC_PYTHON").as_deref().and_then(of_program);
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable);
+    let first = programs.find(|p| p.is_file()).as_deref().and_then(of_program);
+    let own = variable("HOME").map(|home| home.join(".local"));
+    let system = ["/usr/local", "/usr"].map(PathBuf::from);
+    let mut out: Vec<PathBuf> = vec![];
+    for folder in named.into_iter().chain(active).chain(first).chain(own).chain(system) {
+        if !out.contains(&folder) {
+            out.push(folder);
+        }
+    }
+    out
+}
+
+/// The folders of libraries in the packages of these installations: those of NVIDIA's, and what Conda installs.
+fn packages(installations: &[PathBuf]) -> Vec<PathBuf> {
+    let inside = |folder: &Path, is_wanted: &dyn Fn(&str) -> bool| -> Vec<PathBuf> {
+        let entries = folder.read_dir().into_iter().flatten().flatten();
+        let wanted = |name: &std::ffi::OsStr| name.to_str().is_some_and(is_wanted);
+        let mut found: Vec<PathBuf> =
+            entries.filter(|e| wanted(&e.file_name())).map(|e| e.path()).collect();
+        found.sort();
+        found
+    };
+    let mut out = vec![];
+    for installation in installations {
+        let lib = installation.join("lib");
+        if installation.join("conda-meta").is_dir() {
+            out.push(lib.clone());
+        }
+        for python in inside(&lib, &|name| name.starts_with("python3")) {
+            for kind in ["site-packages", "dist-packages"] {
+                let all = inside(&python.join(kind).join("nvidia"), &|_| true);
+                out.extend(all.into_iter().map(|p| p.join("lib")).filter(|p| p.is_dir()));
+            }
+        }
+    }
+    out
 }
 
 /// Opens a library whose loading runs only its own initialisation; the variable names its file or folder in place of a search.
@@ -48,7 +97,34 @@ pub fn open(
     candidates(&names).iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
         let all = names.join(" and ");
         format!(
-            "{all} cannot be opened on the library path or in a usual folder of the CUDA toolkit; {variable} may name the file"
+            "{all} cannot be opened on the library path, in a usual folder of the CUDA toolkit or in a package of Python's; {variable} may name the file"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn packages_of_every_installation_are_found_in_order() {
+        let root = env::temp_dir().join(format!("mlc-packages-{}", std::process::id()));
+        let folders = [
+            "venv/lib/python3.12/site-packages/nvidia/cu13/lib",
+            "venv/lib/python3.12/site-packages/nvidia/cudnn/lib",
+            "system/lib/python3/dist-packages/nvidia/cuda_nvrtc/lib",
+            "conda/lib/python3.11/site-packages/numpy",
+        ];
+        for folder in folders.iter().chain(["conda/conda-meta", "venv/lib/python2"].iter()) {
+            fs::create_dir_all(root.join(folder)).expect("made");
+        }
+        // A file where a folder is looked for.
+        let file = root.join("system/lib/python3/dist-packages/nvidia/__init__.py");
+        fs::write(file, "").expect("written");
+        let all = ["none", "venv", "conda", "system"].map(|name| root.join(name));
+        let expected = [folders[0], folders[1], "conda/lib", folders[2]].map(|f| root.join(f));
+        assert_eq!(packages(&all), expected);
+        fs::remove_dir_all(&root).expect("removed");
+    }
 }
