@@ -18,6 +18,12 @@ SMALL = 3e8
 # Seconds of fuzzing.
 FUZZING = 60
 
+# The cases of ONNX's conformance suite that no backend runs, each with its reason.
+SKIPPED = Path(__file__).resolve().parents[2] / "fuzz/onnx_suite.toml"
+
+# What the tool says of a case that the backend refuses by name.
+UNSUPPORTED = "does not support"
+
 
 def tests(context):
     """Each test of the test programs is a step; those of the device itself come first."""
@@ -97,6 +103,29 @@ def operations(context, model):
         return float(json.loads(found)["flops"] or 0)
     except (CommandFailed, ValueError, KeyError, TypeError):
         return float("inf")
+
+
+def conformance(context):
+    """ONNX's own cases. What has elements of a type that the backend refuses by name shows nothing."""
+
+    def work(context, seconds):
+        table = ["--skip", SKIPPED] if SKIPPED.is_file() else []
+        command = [context.tool, "conformance", context.suite, "--backend", "cuda", "--device", context.device, *table, "--json", "-", "-q"]
+        try:
+            found = json.loads(run(command, seconds, context.environment()))
+        except CommandFailed as e:
+            if e.code != 1:
+                raise
+            # What goes to standard error follows.
+            found, _ = json.JSONDecoder().raw_decode(e.output)
+        wrong = [f"{c['case']}: {c['reason']}" for c in found["cases"] if c["result"] == "failed" or c["result"] == "refused" and UNSUPPORTED not in c["reason"]]
+        refused = sum(UNSUPPORTED in c["reason"] for c in found["cases"] if c["result"] == "refused")
+        told = f"{found['passed']} cases pass, {len(wrong)} do not, {refused} have what the backend refuses, {found['skipped']} are left out"
+        data = {"passed": found["passed"], "wrong": wrong[:40], "refused": refused, "skipped": found["skipped"]}
+        return Outcome(FAILED if wrong or not found["passed"] else PASSED, "; ".join([told, *wrong[:3]]), data)
+
+    if context.suite:
+        yield Step("ONNX's conformance suite", "conformance", work, ("tool", "device", "nvrtc"), 60, is_timed=False, rank=BROAD)
 
 
 def fuzzing(context):

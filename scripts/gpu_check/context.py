@@ -24,6 +24,7 @@ class Context:
         self.folder = arguments.folder
         self.device = arguments.device
         self.seed = arguments.seed
+        self.suite = arguments.suite
         self.tool = pathlib.Path(arguments.tool or ROOT / "target/release/mlc-rewrite")
         self.tests = arguments.tests or self.built_tests()
         self.lacks, self.known = {}, []

@@ -264,6 +264,15 @@ with open(os.environ["ASKED"], "a") as out:
     out.write(" ".join([w.rsplit("/", 1)[-1] for w in words] + (["off"] if off else [])) + "\n")
 if words[0] == "fuzz":
     print(json.dumps({"cases": 7, "agreed": 6, "seconds": 1.0}))
+elif words[0] == "conformance":
+    cases = [("a", "passed", ""), ("b", "refused", "the cuda backend does not support the element type str")]
+    if "wrong" in words[1]:
+        cases += [("c", "failed", "element 0: expected 1, found 2"), ("d", "refused", "no such file")]
+    count = [c[1] for c in cases].count
+    cases = [dict(zip(("case", "result", "reason"), c)) for c in cases]
+    print(json.dumps({"passed": count("passed"), "failed": count("failed"), "refused": count("refused"), "skipped": 2, "cases": cases}))
+    print("a note {", file=sys.stderr)
+    sys.exit(1)
 elif words[0] == "inspect":
     print(json.dumps({"flops": 1e3}))
 elif words[0] == "bench":
@@ -289,16 +298,16 @@ else:
 class Work(Folder):
     """What steps ask of the tool, and what they make of its answers."""
 
-    def asked(self, make, group, packages=()):
+    def asked(self, make, group, packages=(), suite=None):
         tool = self.folder / "tool"
         tool.write_text(TOOL)
         tool.chmod(0o755)
         log = self.folder / "asked"
         model = self.folder / "m.onnx"
         model.touch()
-        context = SimpleNamespace(tool=tool, device=0, seed=3, models=[("m", model, "f32")], folder=self.folder, environment=lambda tests=False: {"ASKED": str(log)})
+        context = SimpleNamespace(tool=tool, device=0, seed=3, models=[("m", model, "f32")], folder=self.folder, suite=suite, environment=lambda tests=False: {"ASKED": str(log)})
         context.missing = lambda needs: next((f"no {n}" for n in needs if n.startswith("package ") and n.split()[1] not in packages), "")
-        steps = [s for s in make(context) if s.group == group and (" m" in s.name or s.name == "fuzz" or s.group == "products")]
+        steps = [s for s in make(context) if s.group == group and (" m" in s.name or s.name == "fuzz" or s.group in ("products", "conformance"))]
         state = State(self.folder / "state.json", "k")
         perform(steps, context, state, 300, lambda _: None)
         return {n: (o.status, o.line) for n, o in state.outcomes.items()}, log.read_text().splitlines(), state.outcomes
@@ -307,6 +316,17 @@ class Work(Folder):
         found, asked, _ = self.asked(checks.fuzzing, "fuzzing")
         self.assertEqual(found, {"fuzz": (PASSED, "7 programs in 1 s, 6 runs agreed")})
         self.assertEqual(asked, ["fuzz --backend cuda --device 0 --time 60 --json - --seed 3"])
+
+    def test_conformance(self):
+        name = "ONNX's conformance suite"
+        found, asked, _ = self.asked(checks.conformance, "conformance", suite="suite")
+        told = "1 cases pass, 0 do not, 1 have what the backend refuses, 2 are left out"
+        self.assertEqual(found, {name: (PASSED, told)})
+        self.assertEqual(asked, ["conformance suite --backend cuda --device 0 --skip onnx_suite.toml --json - -q"])
+        (self.folder / "state.json").unlink()
+        found, _, _ = self.asked(checks.conformance, "conformance", suite="wrong")
+        told = "1 cases pass, 2 do not, 1 have what the backend refuses, 2 are left out"
+        self.assertEqual(found, {name: (FAILED, f"{told}; c: element 0: expected 1, found 2; d: no such file")})
 
     def test_products_in_every_way(self):
         found, asked, _ = self.asked(timing.products, "products")

@@ -4,9 +4,10 @@
 //! model zoo store them. `tolerance.txt` holds the relative and the absolute tolerance of a case that has its own.
 
 use super::model::reader;
+use super::place::Place;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, conformance_files, named};
-use crate::device::{BackendKind, Device};
+use crate::device::BackendKind;
 use crate::error::Error;
 use crate::model::Model;
 use crate::pipeline::{self, Options};
@@ -35,9 +36,8 @@ pub struct Args {
     /// Folders that hold test cases, at any depth up to four.
     #[arg(required = true)]
     folders: Vec<PathBuf>,
-    /// Where to run.
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: BackendKind,
+    #[command(flatten)]
+    place: Place,
     /// Run the models as they are.
     #[arg(long)]
     no_optimize: bool,
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.toml")]
     skip: Option<PathBuf>,
     /// Run nothing: write what `optimize` makes of each case to FOLDER/CASE.onnx, which `passed` counts.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["backend", "no_optimize"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["backend", "device", "no_optimize"])]
     write: Option<PathBuf>,
     /// What will run what is written.
     #[arg(long, value_name = "NAME", default_value = "standard", requires = "write")]
@@ -124,6 +124,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         !folders.is_empty(),
         "no test case is found\nhelp: a case is a folder with `model.onnx` and `test_data_set_0`"
     );
+    // Where nothing can run, no case is refused for it.
+    args.place.on(1)?.backend()?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(args.common.threads())
         .stack_size(crate::stack::BYTES)
@@ -287,12 +289,12 @@ fn outputs(
     args: &Args,
 ) -> anyhow::Result<HashMap<String, Tensor>> {
     let options = Options {
-        target: if args.backend == BackendKind::Cuda { "cuda" } else { "cpu" }.into(),
+        target: if args.place.backend == BackendKind::Cuda { "cuda" } else { "cpu" }.into(),
         threads: 1,
         seed: args.common.seed,
         ..Options::default()
     };
-    let backend = Device::of(args.backend).threads(1).backend()?;
+    let backend = args.place.on(1)?.backend()?;
     let library = model.library().clone();
     let run = |plan: &Plan, inputs: &[Tensor]| -> Result<Vec<Tensor>, Error> {
         Ok(backend.compile(plan, library.clone())?.run(inputs)?)
