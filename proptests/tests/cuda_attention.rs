@@ -143,6 +143,8 @@ fn element_types_and_extents() {
           = relu(attention(q * 0.5, k, tanh(v), scale=0.25)) + x
         def turned(q: f16[2, 20, 16], y: f16[2, 16, 40], v: f16[2, 40, 16]) -> f16[2, 20, 16]
           = attention(q, transpose(y, perm=[0, 2, 1]), v, scale=0.25)
+        def turned_real(q: f32[2, 20, 24], y: f32[2, 24, 49], v: f32[2, 49, 32]) -> f32[2, 20, 32]
+          = attention(q, transpose(y, perm=[0, 2, 1]), v, scale=0.25)
     ";
     let cases: &[Case<'_>] = &[
         ("even", &[ONE, HALF, "copy_async(", "? x0 +", "? x1 +", "? x2 +"], Sees::Random),
@@ -155,6 +157,7 @@ fn element_types_and_extents() {
         ("mixed", &[ONE], Sees::Random),
         ("around", &[ONE, HALF], Sees::Random),
         ("turned", &[ONE, HALF], Sees::Random),
+        ("turned_real", &[ONE, "copy_part_async<1>(tile", "line = at % 64, step"], Sees::Random),
     ];
     check(text, 0.0, cases, &[Style::Normal, Style::Special]);
 }

@@ -84,12 +84,23 @@ impl Load<'_> {
         let (kind, threads) = (e.index_type(), i64::from(self.threads));
         let (accesses, steps) = (self.lines * self.steps / width, self.steps / width);
         let turns = accesses / threads + i64::from(accesses % threads != 0);
-        open_unrolled(e, "turn", turns);
+        // Where each is of one element there are many, whose places would all be kept.
+        e.line(if turns > 2 * AT_ONCE {
+            format!("#pragma unroll {AT_ONCE}")
+        } else {
+            "#pragma unroll".into()
+        });
+        e.open(&format!("for (int turn = 0; turn < {turns}; ++turn)"));
         e.line(format!("int at = threadIdx.x + turn * {threads};"));
         if accesses % threads != 0 {
             e.line(format!("if (at >= {accesses}) break;"));
         }
-        e.line(format!("int line = at / {steps}, step = at % {steps} * {width};"));
+        match width > 1 || self.order(e).0 {
+            true => e.line(format!("int line = at / {steps}, step = at % {steps} * {width};")),
+            false => {
+                e.line(format!("int line = at % {lines}, step = at / {lines};", lines = self.lines))
+            }
+        }
         e.line(format!("{kind} place = {} + line, deep = {} + step;", self.first, self.from));
         let source = self.source(e, width).expect("it is copied");
         let inside = format!("place < {} && deep < {}", self.places, self.depth);
