@@ -3,6 +3,8 @@
 use mlc_backends::Backend;
 use mlc_backends::reference::Reference;
 use mlc_cpu::Cpu;
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::plan::faults;
 use mlc_explore::explore;
 use mlc_extract::kernel_selection::select_kernels;
@@ -133,4 +135,47 @@ fn generated_programs_are_deterministic_and_not_trivial() {
     assert!((0..20).all(|s| text(s) == text(s)));
     let operators: usize = (0..50).map(|s| mlc_fuzz::shrink::operators(&program(s, 25))).sum();
     assert!(operators > 50 * 4, "{operators} operators in 50 programs");
+}
+
+/// A program of one input and these operators, each applied to the result of the one before; all results are outputs.
+fn chain(shape: &[usize], operators: &[&str]) -> Program {
+    let mut b = Builder::new(library());
+    let mut v = b.input("x", Type::known(DType::F32, shape));
+    let mut outputs = vec![];
+    for (i, name) in operators.iter().enumerate() {
+        v = b.apply(library().find(name).expect("shipped"), &[], &[v]).expect("types")[0];
+        outputs.push((format!("y{i}"), v));
+    }
+    b.finish(outputs)
+}
+
+#[test]
+fn values_that_are_one_in_a_kernel_leave_it_by_either_name() {
+    let target = library().target("cpu").expect("shipped");
+    for operators in [
+        &["tan", "elementwise"][..],
+        &["tan", "elementwise", "elementwise"],
+        &["tan", "elementwise", "exp"],
+        &["elementwise"],
+    ] {
+        let whole = chain(&[2, 3], operators);
+        // All outputs, and the last one alone.
+        let last =
+            Program { outputs: whole.outputs[operators.len() - 1..].to_vec(), ..whole.clone() };
+        for p in [whole, last] {
+            let plan = select_kernels(p.clone(), library(), target);
+            let inputs = random_inputs::inputs(&p, library(), 1).expect("known extents");
+            let of = |backend: &dyn Backend| {
+                backend
+                    .compile(&plan, library().clone())
+                    .and_then(|e| e.run(&inputs))
+                    .expect("runs")
+            };
+            let (got, wanted) = (of(&Cpu::new(1)), of(&Reference::default()));
+            for (got, wanted) in got.iter().zip(&wanted) {
+                let apart = selfcheck::difference(wanted, got).expect("of one type");
+                assert!(apart < 1e-6, "{operators:?}: {apart:.1e}");
+            }
+        }
+    }
 }

@@ -182,6 +182,8 @@ impl GraphReader<'_> {
         group.arguments = all(&kernel.arguments(from))?;
         group.outputs = all(&kernel.outputs)?;
         group.named = inside.values.iter().map(|(plan, own)| (*own, *plan)).collect();
+        // Of several values of the plan that are one here, others may know the one that leaves the kernel.
+        group.named.extend(group.outputs.iter().copied().zip(kernel.outputs.iter().copied()));
         self.names.extend(kernel.outputs.iter().copied().zip(group.outputs.iter().copied()));
         group.nodes = inside.nodes;
         Ok(group)

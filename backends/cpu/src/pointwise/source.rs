@@ -165,6 +165,10 @@ impl Strided {
     where
         D: Copy,
     {
+        // An extent of 0 divides nothing.
+        if dst.is_empty() {
+            return;
+        }
         if let Some((each, block)) = self.cycle() {
             let (rank, end) = (self.shape.len() - 2, start + dst.len());
             let blocks = start / block..end.div_ceil(block);
@@ -447,6 +451,22 @@ pub(crate) use integer;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn walks_without_elements_load_nothing() {
+        let cases: [(&[usize], &[isize]); 5] = [
+            (&[3, 5, 0], &[0, 0, 1]),
+            (&[3, 0, 5], &[5, 0, 1]),
+            (&[6, 0], &[1, 0]),
+            (&[0, 4, 2], &[8, 2, 0]),
+            (&[0, 7], &[9, 2]),
+        ];
+        for (shape, strides) in cases {
+            let (shape, strides) = (shape.to_vec(), strides.to_vec());
+            let source = ElementSource::Strided(Strided { offset: 0, shape, strides });
+            strided_copy::<f32>(&source, &[], 0, &mut []);
+        }
+    }
 
     #[test]
     fn walks_load_what_their_strides_say() {
