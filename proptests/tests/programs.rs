@@ -4,7 +4,7 @@ use mlc_backends::Backend;
 use mlc_backends::reference::Reference;
 use mlc_cpu::Cpu;
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{DType, Program, Type};
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
 use mlc_dsl::plan::faults;
 use mlc_explore::explore;
 use mlc_extract::kernel_selection::select_kernels;
@@ -157,8 +157,10 @@ fn values_that_are_one_in_a_kernel_leave_it_by_either_name() {
         &["tan", "elementwise", "elementwise"],
         &["tan", "elementwise", "exp"],
         &["elementwise"],
+        &["channels_last", "elementwise"],
+        &["channels_last", "elementwise", "elementwise", "tan"],
     ] {
-        let whole = chain(&[2, 3], operators);
+        let whole = chain(&[2, 3, 4], operators);
         // All outputs, and the last one alone.
         let last =
             Program { outputs: whole.outputs[operators.len() - 1..].to_vec(), ..whole.clone() };
@@ -176,6 +178,28 @@ fn values_that_are_one_in_a_kernel_leave_it_by_either_name() {
                 let apart = selfcheck::difference(wanted, got).expect("of one type");
                 assert!(apart < 1e-6, "{operators:?}: {apart:.1e}");
             }
+        }
+    }
+}
+
+/// What reaches zeros of both signs, all infinities and quotients of them by constants alone.
+#[test]
+fn constants_that_hinge_on_the_sign_of_a_zero_are_not_taken_for_others() {
+    let mut b = Builder::new(library());
+    let found = |name: &str| library().find(name).expect("shipped");
+    let none = b.constant(Tensor::from_f64(DType::F32, vec![6, 6, 0, 4], &[]));
+    let axis = [Some(Attr::Int(Extent::from(2)))];
+    let shares = b.apply(found("softmax"), &axis, &[none]).expect("types")[0];
+    let two = |a: i64, b: i64| Some(Attr::Ints(vec![Extent::from(a), Extent::from(b)]));
+    let window = [two(2, 1), two(1, 3), two(1, 0), two(1, 0), two(1, 2)];
+    let pooled = b.apply(found("sumpool"), &window, &[shares]).expect("types")[0];
+    let p = b.finish(vec![("y".into(), pooled)]);
+    for rounds in 1..6 {
+        let optimise = |p: &_| optimised(p, 1_000, rounds).map(|o| o.program);
+        let run = |p: &_, i: &[_]| selfcheck::run(p, library(), i, 1).map_err(|e| e.to_string());
+        let subject = Subject { library: library(), optimise: &optimise, run: &run };
+        if let Verdict::Differs(f) = examine(&subject, &p, &[Style::Normal], 1) {
+            panic!("after {rounds} rounds, {:?}: {}", f.stage, f.message);
         }
     }
 }

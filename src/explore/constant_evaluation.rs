@@ -97,7 +97,9 @@ impl Folder {
         Folder { structural: Structural::of(&library), library }
     }
 
-    /// The value of an application, computed in f64 and rounded once; `None` if the reference interpreter refuses, or would be long.
+    /// The value of an application, computed in f64 and rounded once; `None` if the reference interpreter refuses, or would be long, or if its
+    /// value hinges on the sign of a zero, or is a negative zero for an infinity: no law tells zeros of both signs apart, so they are one class,
+    /// and so would be both infinities.
     pub fn evaluate(
         &self,
         call: CallId,
@@ -115,7 +117,56 @@ impl Folder {
         let args: Vec<&Tensor> = args.iter().collect();
         let results = values(&self.library, self.structural, call, attrs, &args).ok()?;
         let result = results.into_iter().next()?;
-        (Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype)
-            .then_some(result)
+        let is_meant =
+            Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype;
+        let is_plain =
+            !loses_sign(&args, &result) && !self.hinges_on_zeros(call, attrs, &args, &result);
+        (is_meant && is_plain).then_some(result)
     }
+
+    /// Whether the result would be another one if the zeros of the operands had the other sign.
+    fn hinges_on_zeros(
+        &self,
+        call: CallId,
+        attrs: &[Attr],
+        args: &[&Tensor],
+        result: &Tensor,
+    ) -> bool {
+        // Else it is continuous there.
+        let may = !result.dtype().is_float() || result.to_f32().iter().any(|v| !v.is_finite());
+        if !may || !args.iter().any(|t| has_zeros(t)) {
+            return false;
+        }
+        let other: Vec<Tensor> = args.iter().map(|t| with_other_zeros(t)).collect();
+        let other: Vec<&Tensor> = other.iter().collect();
+        let made = values(&self.library, self.structural, call, attrs, &other);
+        let same = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
+        let is_same = |t: &Tensor| {
+            t.shape() == result.shape()
+                && (0..t.len()).all(|i| same(t.get_f64(i), result.get_f64(i)))
+        };
+        result.dtype() != DType::Str && !made.is_ok_and(|made| made.first().is_some_and(is_same))
+    }
+}
+
+/// Whether an infinity became a negative zero, as the reciprocal of the negative one does.
+fn loses_sign(args: &[&Tensor], result: &Tensor) -> bool {
+    let elements = |t: &Tensor| 0..if t.dtype().is_float() { t.len() } else { 0 };
+    let is_lost = |v: f64| v == 0.0 && v.is_sign_negative();
+    elements(result).any(|i| is_lost(result.get_f64(i)))
+        && args.iter().any(|t| elements(t).any(|i| t.get_f64(i).is_infinite()))
+}
+
+fn has_zeros(t: &Tensor) -> bool {
+    t.dtype().is_float() && (0..t.len()).any(|i| t.get_f64(i) == 0.0)
+}
+
+/// The same numbers with every zero of the other sign.
+fn with_other_zeros(t: &Tensor) -> Tensor {
+    if !has_zeros(t) {
+        return t.clone();
+    }
+    let other = |v: f64| if v == 0.0 { -v } else { v };
+    let all: Vec<f64> = t.to_f64().into_iter().map(other).collect();
+    Tensor::from_f64(t.dtype(), t.shape().to_vec(), &all)
 }

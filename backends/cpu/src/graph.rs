@@ -4,7 +4,7 @@
 
 use super::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
-use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use mlc_dsl::unfold::definition;
@@ -174,6 +174,7 @@ impl GraphReader<'_> {
                 }
             }
         }
+        self.copy_outer(from, kernel, &mut group, &mut inside)?;
         let value = |v: &Value| inside.values.get(v).or_else(|| self.names.get(v)).copied();
         let all = |values: &[Value]| {
             let found = values.iter().map(|v| value(v).ok_or_else(|| broken("a value is missing")));
@@ -187,6 +188,32 @@ impl GraphReader<'_> {
         self.names.extend(kernel.outputs.iter().copied().zip(group.outputs.iter().copied()));
         group.nodes = inside.nodes;
         Ok(group)
+    }
+
+    /// Adds a view of every result that another kernel computes, as that of a composition which is its argument: a kernel's results are its own.
+    fn copy_outer(
+        &mut self,
+        from: &Program,
+        kernel: &Kernel,
+        group: &mut Group,
+        inside: &mut Inside,
+    ) -> Result<(), BackendError> {
+        for v in &kernel.outputs {
+            let Some(&own) = inside.values.get(v) else { continue };
+            if inside.nodes.contains(&own.node) {
+                continue;
+            }
+            let reshape = self.library.find("reshape").ok_or_else(|| broken("no `reshape`"))?;
+            let ty = from.ty(*v).clone();
+            let attrs = vec![Attr::Ints(ty.shape.clone())];
+            let kind = NodeKind::Apply(reshape, attrs);
+            let origin = from.node(v.node).origin.clone();
+            let new = self.out.push(Node { kind, args: vec![own], types: vec![ty], origin });
+            inside.nodes.push(new);
+            group.views.push(new);
+            inside.values.insert(*v, Value { node: new, output: 0 });
+        }
+        Ok(())
     }
 
     /// Adds a node; a definition is `opened`, for its kernel computes what it consists of.
