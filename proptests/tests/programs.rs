@@ -149,6 +149,28 @@ fn chain(shape: &[usize], operators: &[&str]) -> Program {
     b.finish(outputs)
 }
 
+/// The same, of which other kernels read all results.
+fn with_readers(operators: &[&str]) -> Program {
+    let mut b = Builder::new(library());
+    let found = |name: &str| library().find(name).expect("shipped");
+    let mut v = b.input("x", Type::known(DType::F32, &[2, 3, 4]));
+    let mut sum = None;
+    for name in operators {
+        v = b.apply(found(name), &[], &[v]).expect("types")[0];
+        // Changes of layout twice, so that all have one shape.
+        let once = b.apply(found("channels_first"), &[], &[v]).expect("types")[0];
+        let twice = b.apply(found("channels_last"), &[], &[once]).expect("types")[0];
+        sum = Some(match sum {
+            None => twice,
+            Some(s) if b.ty(s) == b.ty(twice) => {
+                b.apply(found("add"), &[], &[s, twice]).expect("types")[0]
+            }
+            Some(s) => s,
+        });
+    }
+    b.finish(vec![("y".into(), sum.expect("an operator"))])
+}
+
 #[test]
 fn values_that_are_one_in_a_kernel_leave_it_by_either_name() {
     let target = library().target("cpu").expect("shipped");
@@ -164,7 +186,7 @@ fn values_that_are_one_in_a_kernel_leave_it_by_either_name() {
         // All outputs, and the last one alone.
         let last =
             Program { outputs: whole.outputs[operators.len() - 1..].to_vec(), ..whole.clone() };
-        for p in [whole, last] {
+        for p in [whole, last, with_readers(operators)] {
             let plan = select_kernels(p.clone(), library(), target);
             let inputs = random_inputs::inputs(&p, library(), 1).expect("known extents");
             let of = |backend: &dyn Backend| {

@@ -8,7 +8,7 @@ use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use mlc_dsl::unfold::definition;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A kernel of the plan.
 pub struct Group {
@@ -26,6 +26,8 @@ pub struct Group {
     pub prologue: Vec<NodeId>,
     /// Pointwise nodes that follow it; all of a loop.
     pub epilogue: Vec<NodeId>,
+    /// Views of what it or another kernel computes, each of which is a result with memory of its own.
+    pub copies: Vec<NodeId>,
     /// What it yields.
     pub outputs: Vec<Value>,
     /// The plan's values.
@@ -155,6 +157,7 @@ impl GraphReader<'_> {
             arguments: vec![],
             prologue: vec![],
             epilogue: vec![],
+            copies: vec![],
             outputs: vec![],
             named: HashMap::new(),
         };
@@ -174,7 +177,7 @@ impl GraphReader<'_> {
                 }
             }
         }
-        self.copy_outer(from, kernel, &mut group, &mut inside)?;
+        self.copy_shared(from, kernel, &mut group, &mut inside)?;
         let value = |v: &Value| inside.values.get(v).or_else(|| self.names.get(v)).copied();
         let all = |values: &[Value]| {
             let found = values.iter().map(|v| value(v).ok_or_else(|| broken("a value is missing")));
@@ -190,17 +193,19 @@ impl GraphReader<'_> {
         Ok(group)
     }
 
-    /// Adds a view of every result that another kernel computes, as that of a composition which is its argument: a kernel's results are its own.
-    fn copy_outer(
+    /// Adds a view of every result that another kernel computes, or that is another result, as that of a composition which is its argument: a
+    /// kernel's results are its own, and each has its memory.
+    fn copy_shared(
         &mut self,
         from: &Program,
         kernel: &Kernel,
         group: &mut Group,
         inside: &mut Inside,
     ) -> Result<(), BackendError> {
+        let mut seen = HashSet::new();
         for v in &kernel.outputs {
             let Some(&own) = inside.values.get(v) else { continue };
-            if inside.nodes.contains(&own.node) {
+            if inside.nodes.contains(&own.node) && seen.insert(own) {
                 continue;
             }
             let reshape = self.library.find("reshape").ok_or_else(|| broken("no `reshape`"))?;
@@ -210,7 +215,7 @@ impl GraphReader<'_> {
             let origin = from.node(v.node).origin.clone();
             let new = self.out.push(Node { kind, args: vec![own], types: vec![ty], origin });
             inside.nodes.push(new);
-            group.views.push(new);
+            group.copies.push(new);
             inside.values.insert(*v, Value { node: new, output: 0 });
         }
         Ok(())

@@ -31,7 +31,8 @@ pub fn unary(function: Function) -> Option<Unary> {
         Function::Sinh => f64::sinh,
         Function::Cosh => f64::cosh,
         Function::Asinh => libm::asinh,
-        Function::Acosh => libm::acosh,
+        // The library has values of its own for large negative numbers.
+        Function::Acosh => |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) },
         Function::Atanh => libm::atanh,
         Function::Floor => f64::floor,
         Function::Ceil => f64::ceil,
@@ -360,6 +361,28 @@ impl Cmp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_have_no_value_outside_of_their_domains() {
+        let below = [-f64::INFINITY, -133_330.015_625, -1.5, -1.0, -0.5];
+        let cases: [(Function, &[f64]); 6] = [
+            (Function::Acosh, &[0.0, 0.5, 0.999]),
+            (Function::Atanh, &[-2.0, 1.5, 1e9, f64::INFINITY]),
+            (Function::Asin, &[-1.5, 1.5, 1e9]),
+            (Function::Acos, &[-1.5, 1.5, 1e9]),
+            (Function::Log, &[-1e-300]),
+            (Function::Sqrt, &[-1e-300]),
+        ];
+        for (f, outside) in cases {
+            let further: &[f64] = match f {
+                Function::Acosh | Function::Log | Function::Sqrt => &below,
+                _ => &[],
+            };
+            for &x in outside.iter().chain(further) {
+                assert!(function(f, x).is_some_and(f64::is_nan), "{f:?} of {x}");
+            }
+        }
+    }
 
     #[test]
     fn erf_agrees_with_known_values() {

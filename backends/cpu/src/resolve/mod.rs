@@ -238,10 +238,16 @@ impl<'a> Resolver<'a> {
             }
         }
         match (&group.implementation, group.anchor) {
-            (Implementation::Reference, Some(anchor)) => self.fall_back(anchor),
-            (Implementation::Native(native), Some(anchor)) => self.native(native, anchor, group),
-            _ => self.pointwise(&group.epilogue, &group.outputs),
+            (Implementation::Reference, Some(anchor)) => self.fall_back(anchor)?,
+            (Implementation::Native(native), Some(anchor)) => self.native(native, anchor, group)?,
+            _ => self.pointwise(&group.epilogue, &group.outputs)?,
         }
+        for &copy in &group.copies {
+            if !self.view(copy, group)? {
+                self.fall_back(copy)?;
+            }
+        }
+        Ok(())
     }
 
     fn attrs(&self, id: NodeId) -> Vec<Attr> {
