@@ -204,6 +204,31 @@ fn values_that_are_one_in_a_kernel_leave_it_by_either_name() {
     }
 }
 
+/// Holds a program that is optimised after so many rounds, and more, against itself.
+#[track_caller]
+fn agrees_after_rounds(p: &Program) {
+    for rounds in 1..7 {
+        let optimise = |p: &_| optimised(p, 1_000, rounds).map(|o| o.program);
+        let run = |p: &_, i: &[_]| selfcheck::run(p, library(), i, 1).map_err(|e| e.to_string());
+        let subject = Subject { library: library(), optimise: &optimise, run: &run };
+        if let Verdict::Differs(f) = examine(&subject, p, &[Style::Normal], 1) {
+            panic!("after {rounds} rounds, {:?}: {}", f.stage, f.message);
+        }
+    }
+}
+
+#[test]
+fn a_mean_of_no_elements_is_no_multiple_of_their_sum() {
+    let mut b = Builder::new(library());
+    let found = |name: &str| library().find(name).expect("shipped");
+    let ints = |l: &[i64]| Some(Attr::Ints(l.iter().map(|&v| Extent::from(v)).collect()));
+    let x = b.input("x", Type::known(DType::F32, &[0]));
+    let attrs = [ints(&[2]), ints(&[3, 5, 0])];
+    let wide = b.apply(found("broadcast"), &attrs, &[x]).expect("types")[0];
+    let mean = b.apply(found("globalpool"), &[], &[wide]).expect("types")[0];
+    agrees_after_rounds(&b.finish(vec![("y".into(), mean)]));
+}
+
 /// What reaches zeros of both signs, all infinities and quotients of them by constants alone.
 #[test]
 fn constants_that_hinge_on_the_sign_of_a_zero_are_not_taken_for_others() {
@@ -215,13 +240,5 @@ fn constants_that_hinge_on_the_sign_of_a_zero_are_not_taken_for_others() {
     let two = |a: i64, b: i64| Some(Attr::Ints(vec![Extent::from(a), Extent::from(b)]));
     let window = [two(2, 1), two(1, 3), two(1, 0), two(1, 0), two(1, 2)];
     let pooled = b.apply(found("sumpool"), &window, &[shares]).expect("types")[0];
-    let p = b.finish(vec![("y".into(), pooled)]);
-    for rounds in 1..6 {
-        let optimise = |p: &_| optimised(p, 1_000, rounds).map(|o| o.program);
-        let run = |p: &_, i: &[_]| selfcheck::run(p, library(), i, 1).map_err(|e| e.to_string());
-        let subject = Subject { library: library(), optimise: &optimise, run: &run };
-        if let Verdict::Differs(f) = examine(&subject, &p, &[Style::Normal], 1) {
-            panic!("after {rounds} rounds, {:?}: {}", f.stage, f.message);
-        }
-    }
+    agrees_after_rounds(&b.finish(vec![("y".into(), pooled)]));
 }

@@ -236,8 +236,10 @@ impl Matcher<'_> {
                 if close(v, w, dtype) {
                     return ControlFlow::Continue(());
                 }
+                // A mean of no elements has an infinite number, of which nothing is a multiple.
+                let has_quotient = |n: f64| n.is_finite() && n != 0.0;
                 match self.graph.library.call(call).unit {
-                    Some(1.0) if w != 0.0 && w.abs() != 1.0 && v.is_finite() && v != 0.0 => {
+                    Some(1.0) if w.abs() != 1.0 && [v, w, v / w].into_iter().all(has_quotient) => {
                         next(st, Some(v / w))
                     }
                     _ => ControlFlow::Continue(()),
