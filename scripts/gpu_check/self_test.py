@@ -53,6 +53,12 @@ class Steps(Folder):
         perform(steps, context, state, seconds, lambda _: None, clock)
         return {n: o.status for n, o in state.outcomes.items()}, state
 
+    def together(self, steps, jobs):
+        """What comes of steps, so many at once, in time that passes."""
+        state = State(self.folder / "state.json", "k")
+        perform(steps, SimpleNamespace(missing=lambda needs: ""), state, 100, lambda _: None, jobs=jobs)
+        return {n: o.status for n, o in state.outcomes.items()}
+
     def taking(self, name, seconds, status=PASSED, needs=()):
         def work(_, left):
             self.did.append(name)
@@ -85,10 +91,8 @@ class Steps(Folder):
             meeting.wait()
             return Outcome(PASSED, "done")
 
-        state = State(self.folder / "state.json", "k")
-        context = SimpleNamespace(missing=lambda needs: "")
-        perform([Step(name, "g", meets, is_timed=False) for name in ("a", "b")], context, state, 100, lambda _: None, jobs=2)
-        self.assertEqual({n: o.status for n, o in state.outcomes.items()}, {"a": PASSED, "b": PASSED})
+        found = self.together([Step(name, "g", meets, is_timed=False) for name in ("a", "b")], 2)
+        self.assertEqual(found, {"a": PASSED, "b": PASSED})
 
     def test_steps_with_times_prepare_beside_each_other_and_are_timed_alone(self):
         prepare, did = threading.Barrier(3, timeout=20), []
@@ -107,10 +111,8 @@ class Steps(Folder):
             did.append("ended")
             return Outcome(NOT_RUN, "cannot be timed")
 
-        state = State(self.folder / "state.json", "k")
-        context = SimpleNamespace(missing=lambda needs: "")
         steps = [Step("a", "g", timed), Step("b", "g", ends), Step("c", "g", timed)]
-        perform(steps, context, state, 100, lambda _: None, jobs=3)
+        self.together(steps, 3)
         self.assertEqual(did, ["ended", "begin", "end", "begin", "end"])
 
     def test_steps_that_take_no_times_are_done_while_others_prepare(self):
@@ -128,11 +130,9 @@ class Steps(Folder):
             did.append("plain")
             return Outcome(PASSED, "done")
 
-        state = State(self.folder / "state.json", "k")
-        context = SimpleNamespace(missing=lambda needs: "")
         steps = [Step("a", "g", timed, rank=1), Step("b", "g", timed, rank=2)]
         steps += [Step(name, "g", plain, is_timed=False, rank=3) for name in ("c", "d")]
-        perform(steps, context, state, 100, lambda _: None, jobs=2)
+        self.together(steps, 2)
         self.assertEqual(did, ["plain", "timed"] * 2)
 
     def test_batches_keep_the_order_of_ranks(self):

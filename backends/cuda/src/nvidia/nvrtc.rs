@@ -22,7 +22,7 @@ const MAJORS: [u32; 2] = [13, 12];
 const OPTIONS: [&str; 5] =
     ["--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true"];
 
-/// Sources that are compiled at the same time at most: each takes some 100 MB.
+/// Sources that are compiled at the same time at most: each takes some 50 MB.
 const MOST_THREADS: usize = 16;
 
 type Handle = *mut c_void;
@@ -107,7 +107,7 @@ fn open() -> Result<Functions, DriverError> {
             DriverError::NoCompiler(format!("{VARIABLE} names a file that cannot be used: {why}"))
         });
     }
-    search::candidates(&names()).iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
+    search::candidates(&names()).find_map(|path| opened(&path).ok()).ok_or_else(|| {
         let reason = format!(
             "libnvrtc.so.13 and libnvrtc.so.12 are neither on the library path nor in a usual folder of the CUDA \
              toolkit or in a package of Python's; `pip install nvidia-cuda-nvrtc` brings it, {VARIABLE} may name the file"

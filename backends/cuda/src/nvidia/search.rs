@@ -19,14 +19,15 @@ pub fn within(path: &Path, names: &[String]) -> Option<PathBuf> {
     }
 }
 
-/// Where a library of these names may be.
-pub fn candidates(names: &[String]) -> Vec<PathBuf> {
+/// Where a library of these names may be. Folders are listed only once what comes before them was not taken.
+pub fn candidates(names: &[String]) -> impl Iterator<Item = PathBuf> {
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let usual = ["/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12", "/opt/cuda"];
     let folders = homes.chain(usual.map(PathBuf::from));
-    let folders = folders.map(|f| f.join("lib64")).chain(packages(&installations()));
-    let inside = folders.flat_map(|f| names.iter().map(move |n| f.join(n)).collect::<Vec<_>>());
-    names.iter().map(PathBuf::from).chain(inside).collect()
+    let packages = std::iter::once_with(|| packages(&installations())).flatten();
+    let folders = folders.map(|f| f.join("lib64")).chain(packages);
+    let inside = folders.flat_map(|f| names.iter().map(move |n| f.join(n)));
+    names.iter().map(PathBuf::from).chain(inside)
 }
 
 /// Where Python is installed: the interpreter that `MLC_PYTHON` names, the environment that is active, the first interpreter on the path,
@@ -94,7 +95,7 @@ pub fn open(
         return opened(&file)
             .map_err(|e| format!("{variable} names a file that cannot be opened: {e}"));
     }
-    candidates(&names).iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
+    candidates(&names).find_map(|path| opened(&path).ok()).ok_or_else(|| {
         let all = names.join(" and ");
         format!(
             "{all} cannot be opened on the library path, in a usual folder of the CUDA toolkit or in a package of Python's; {variable} may name the file"
