@@ -1,7 +1,7 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
 use mlc_cuda::{
-    Address, Code, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix,
+    Activation, Address, Code, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix,
     MatrixProduct, Module, Part, Prepared, Stream, Work,
 };
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
@@ -36,6 +36,8 @@ struct State {
     multiplications: usize,
     prepared: u64,
     together: usize,
+    /// Whether libraries have 0 where a rectified element is NaN.
+    loses_nan: bool,
 }
 
 fn failed(call: &'static str, reason: impl ToString) -> DriverError {
@@ -51,6 +53,13 @@ impl Emulated {
     /// A device with libraries, which compute what is described as it is described.
     pub fn with_library(of: &[Kind]) -> Emulated {
         Emulated { has_library: of.to_vec(), ..Emulated::default() }
+    }
+
+    /// A device with libraries whose rectified elements are 0 where they are NaN.
+    pub fn with_library_that_loses_nan(of: &[Kind]) -> Emulated {
+        let device = Emulated::with_library(of);
+        device.with(|s| s.loses_nan = true);
+        device
     }
 
     /// How often libraries have computed something.
@@ -116,17 +125,29 @@ impl State {
             [sides(&p.left, [p.rows, p.depth]), sides(&p.right, [p.depth, p.columns])];
         let x = self.matrices(&p.left, of_left, p.count, at[0])?;
         let y = self.matrices(&p.right, of_right, p.count, at[1])?;
-        let bias = p.bias.map(|d| self.elements(d, p.columns, at[2])).transpose()?;
+        let mut rest = at[2..].iter();
+        let mut next = || *rest.next().expect("is given");
+        let of_result = [p.rows, p.columns];
+        let added = p.is_added.then(&mut next);
+        let added = added.map(|at| self.matrices(&p.result, of_result, p.count, at)).transpose()?;
+        let bias = p.bias.map(|d| (d, next()));
+        let bias = bias.map(|(d, at)| self.elements(d, p.columns, at)).transpose()?;
         let place = |m: &Matrix, batch: u64, i: u64, j: u64| {
             let (line, within) = if m.by_column { (j, i) } else { (i, j) };
             (batch * m.apart + line * m.line + within) as usize
         };
-        let size = p.result.dtype.size();
+        let (size, loses_nan) = (p.result.dtype.size(), self.loses_nan);
         for (batch, i) in (0..p.count).flat_map(|b| (0..p.rows).map(move |i| (b, i))) {
             let one = |j: u64| {
                 let factors = (0..p.depth)
                     .map(|k| x[place(&p.left, batch, i, k)] * y[place(&p.right, batch, k, j)]);
-                factors.sum::<f64>() + bias.as_ref().map_or(0.0, |b| b[j as usize])
+                let added = added.as_ref().map_or(0.0, |a| a[place(&p.result, batch, i, j)]);
+                let bias = bias.as_ref().map_or(0.0, |b| b[j as usize]);
+                let sum = factors.sum::<f64>() + added + bias;
+                match p.activation {
+                    Some(Activation::Relu) if loses_nan => sum.max(0.0),
+                    activation => activated(activation, sum),
+                }
             };
             let row: Vec<f64> = (0..p.columns).map(one).collect();
             let row = Tensor::from_f64(p.result.dtype, vec![row.len()], &row);
@@ -137,6 +158,24 @@ impl State {
         }
         self.multiplications += 1;
         Ok(())
+    }
+}
+
+/// What follows a product.
+fn activated(activation: Option<Activation>, x: f64) -> f64 {
+    match activation {
+        None => x,
+        Some(Activation::Relu) => {
+            if x < 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
+        Some(Activation::GeluTanh) => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+            x / 2.0 * (1.0 + inner.tanh())
+        }
     }
 }
 

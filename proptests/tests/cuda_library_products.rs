@@ -37,6 +37,15 @@ fn products_of_matrices_are_what_a_library_computes() {
         def more(x: f16[128, 64], w: f16[64, 136], b: f16[136], s: f16[128, 136]) -> f16[128, 136]
           = gelu(x @ w + b) * s
         def wide(x: f32[8, 2056], w: f32[2056, 72], b: f32[72]) -> f32[8, 72] = relu(x @ w + b)
+        def residual(x: f16[128, 64], w: f16[64, 136], b: f16[136], s: f16[128, 136]) -> f16[128, 136]
+          = s + (x @ w + b)
+        def added(x: f32[3, 70, 66], w: f32[3, 66, 80], s: f32[3, 70, 80]) -> f32[3, 70, 80]
+          = relu(x @ w + s)
+        def curve(x: f32[128, 64], w: f32[64, 136], b: f32[136]) -> f32[128, 136]
+          = gelu_tanh(x @ w + b)
+        def other_curve(x: f32[128, 64], w: f32[64, 136]) -> f32[128, 136] = gelu(x @ w)
+        def twice_added(x: f32[128, 64], w: f32[64, 136], s: f32[128, 136], t: f32[128, 136])
+          -> f32[128, 136] = x @ w + s + t
         def small(x: f32[16, 16], w: f32[16, 16]) -> f32[16, 16] = x @ w
         def doubles(x: f64[128, 64], w: f64[64, 136]) -> f64[128, 136] = x @ w
         def before(x: f32[128, 64], w: f32[64, 136]) -> f32[128, 136] = tanh(x) @ w
@@ -60,7 +69,12 @@ fn products_of_matrices_are_what_a_library_computes() {
         ),
         ("bias", ", plus f32", false),
         ("more", "result f32 by rows of 136", true),
-        ("wide", "1 x [8, 2056] @ [2056, 72]", true),
+        ("wide", "plus f32, at least 0", false),
+        ("residual", "result f16 by rows of 136 and 0 apart, plus a tensor, plus f16", false),
+        ("added", "plus a tensor, at least 0", false),
+        ("curve", "plus f32, gelu_tanh", false),
+        ("other_curve", "result f32 by rows of 136 and 0 apart", true),
+        ("twice_added", "result f32 by rows of 136 and 0 apart", true),
         ("twice", "1 x [128, 96] @ [96, 96]", false),
         ("heads", "", false),
         ("small", "", false),
@@ -107,4 +121,27 @@ fn products_of_matrices_are_what_a_library_computes() {
                 .unwrap_or_else(|(_, m)| panic!("{name}: {m}"));
         }
     }
+}
+
+/// A rectifier of a library may have 0 for NaN, which a product on small numbers does not tell.
+#[test]
+fn a_library_that_loses_nan_is_not_used() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library_with(
+        "def rectified(x: f32[128, 64], w: f32[64, 136]) -> f32[128, 136] = relu(x @ w)",
+    );
+    let p = program_of(&library, "rectified");
+    let notes = |device: Emulated| {
+        let device = Arc::new(device);
+        let plan = LaunchedPlan::new(code(&p, &library), device, p.consts.clone());
+        plan.expect("is ready").notes()
+    };
+    let kept = notes(Emulated::with_library(&[Kind::Products]));
+    assert!(kept[0].starts_with("products on the host, "), "{kept:?}");
+    let lost = notes(Emulated::with_library_that_loses_nan(&[Kind::Products]));
+    let expected = "generated code, for products on the host differs by NaN: ";
+    assert!(lost[0].starts_with(expected), "{lost:?}");
 }

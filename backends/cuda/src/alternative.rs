@@ -32,6 +32,14 @@ impl Work {
             Work::Convolution(_) => Kind::Convolutions,
         }
     }
+
+    /// Whether an activation follows.
+    pub fn is_activated(&self) -> bool {
+        match self {
+            Work::Product(product) => product.activation.is_some(),
+            Work::Convolution(convolution) => convolution.is_rectified,
+        }
+    }
 }
 
 impl fmt::Display for Work {

@@ -7,7 +7,7 @@
 use super::alternative::{Alternative, Kind, Work};
 use super::buffers::{Memory, OwnProduct};
 use super::calls::Call;
-use super::comparison::{self, Comparison};
+use super::comparison::{self, Comparison, Numbers};
 use super::session::LaunchedPlan;
 use super::{Address, Argument, DriverError, Library};
 use mlc_backends::BackendError;
@@ -170,11 +170,20 @@ impl Group<'_> {
         of.own(plan.calls()).iter().try_for_each(|call| plan.launch(call, false))
     }
 
-    /// Computes in all ways on the same numbers, and leaves only those whose results agree.
+    /// Computes in all ways on the same numbers, and leaves only those whose results agree: that NaN is kept, too, where an activation
+    /// might lose it.
     fn agreeing(&self, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
+        let mut others = self.agreeing_on(Numbers::Small, ways)?;
+        if self.all.iter().any(|a| a.work.is_activated()) {
+            others.extend(self.agreeing_on(Numbers::OneNan, ways)?);
+        }
+        Ok(others)
+    }
+
+    fn agreeing_on(&self, given: Numbers, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
         let plan = self.plan;
         let launches = &plan.launches.each[self.all[0].launches.clone()];
-        let Some(comparison) = Comparison::of(plan, launches)? else {
+        let Some(comparison) = Comparison::of(plan, launches, given)? else {
             ways.clear();
             return Ok(vec![]);
         };

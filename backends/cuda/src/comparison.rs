@@ -11,6 +11,14 @@ use mlc_dsl::ir::{DType, Tensor};
 const TRIALS: usize = 4;
 const REPEATS: usize = 5;
 
+/// What launches are given to read: the same numbers every time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbers {
+    Small,
+    /// Small ones, and NaN as the last element of what is read first.
+    OneNan,
+}
+
 /// What launches of a plan write, for others that may take their place.
 pub(super) struct Comparison<'a> {
     plan: &'a LaunchedPlan,
@@ -23,13 +31,16 @@ impl<'a> Comparison<'a> {
     pub fn of(
         plan: &'a LaunchedPlan,
         launches: &[Launch],
+        given: Numbers,
     ) -> Result<Option<Comparison<'a>>, BackendError> {
         let arguments = || launches.iter().flat_map(|l| &l.arguments);
+        let mut nan = given == Numbers::OneNan;
         for a in arguments().filter(|a| !a.written) {
             // What a run writes before it reads it; constants and what is kept stay as they are.
             let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
             if let (true, Some(at)) = (fresh, plan.buffers.address(a.place, a.bytes)) {
-                plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes))?;
+                let nan = a.dtype.is_float() && std::mem::take(&mut nan);
+                plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes, nan))?;
             }
         }
         let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
@@ -114,8 +125,8 @@ fn least_seconds(
     Ok(Some((0..ways).map(least).collect()))
 }
 
-/// Bytes of small numbers of a type, the same every time; zeros of types that are no floats.
-fn numbers(dtype: DType, bytes: u64) -> Vec<u8> {
+/// Bytes of small numbers of a type, the same every time, the last one NaN if said; zeros of types that are no floats.
+fn numbers(dtype: DType, bytes: u64, nan: bool) -> Vec<u8> {
     let count = bytes as usize / dtype.size();
     let mut state = 1u32;
     let mut next = || {
@@ -125,7 +136,8 @@ fn numbers(dtype: DType, bytes: u64) -> Vec<u8> {
     };
     match dtype.is_float() {
         true => {
-            let values: Vec<f64> = (0..count).map(|_| next()).collect();
+            let mut values: Vec<f64> = (0..count).map(|_| next()).collect();
+            values.last_mut().filter(|_| nan).into_iter().for_each(|last| *last = f64::NAN);
             Tensor::from_f64(dtype, vec![count], &values).bytes().to_vec()
         }
         false => vec![0; bytes as usize],

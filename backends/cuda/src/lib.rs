@@ -33,7 +33,7 @@ pub use convolution::{Convolution, Order, Part, Window};
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};
 pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port, Variant};
-pub use matrix_product::{Matrix, MatrixProduct};
+pub use matrix_product::{Activation, Matrix, MatrixProduct};
 pub use mlc_backends::device::{DriverError, Room};
 #[cfg(feature = "driver")]
 pub use nvidia::{Nvidia, nvrtc};

@@ -16,7 +16,16 @@ pub struct Matrix {
     pub apart: u64,
 }
 
-/// `result = left @ right`, plus a vector along the rows if there is a bias; accumulated in `f32`.
+/// What is done to each element of a result at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// The larger one of it and 0; NaN stays NaN.
+    Relu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))` (Hendrycks and Gimpel 2016).
+    GeluTanh,
+}
+
+/// `result = activation(left @ right + added + bias)`, as far as each is said; accumulated in `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixProduct {
     /// How many products there are.
@@ -33,19 +42,39 @@ pub struct MatrixProduct {
     pub right: Matrix,
     /// The result, by row.
     pub result: Matrix,
+    /// Whether a tensor is added that lies like the result and has its type.
+    pub is_added: bool,
     /// The type of the bias, which has an element for each column.
     pub bias: Option<DType>,
+    /// What follows.
+    pub activation: Option<Activation>,
+    /// Whether factors of 32 bits may be rounded to the 11 bits of `tf32`.
+    pub in_tf32: bool,
+}
+
+impl Activation {
+    fn name(self) -> &'static str {
+        match self {
+            Activation::Relu => "at least 0",
+            Activation::GeluTanh => "gelu_tanh",
+        }
+    }
 }
 
 impl fmt::Display for MatrixProduct {
     /// All that tells products apart, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MatrixProduct { count, rows, columns, depth, left, right, result, bias } = self;
+        let MatrixProduct { count, rows, columns, depth, left, right, result, .. } = self;
         write!(f, "{count} x [{rows}, {depth}] @ [{depth}, {columns}]")?;
         for (name, m) in [("left", left), ("right", right), ("result", result)] {
             let by = if m.by_column { "columns" } else { "rows" };
             write!(f, ", {name} {} by {by} of {} and {} apart", m.dtype, m.line, m.apart)?;
         }
-        bias.map_or(Ok(()), |d| write!(f, ", plus {d}"))
+        if self.is_added {
+            f.write_str(", plus a tensor")?;
+        }
+        self.bias.map_or(Ok(()), |d| write!(f, ", plus {d}"))?;
+        self.activation.map_or(Ok(()), |a| write!(f, ", {}", a.name()))?;
+        f.write_str(if self.in_tf32 { ", in tf32" } else { "" })
     }
 }

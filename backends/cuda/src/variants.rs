@@ -6,7 +6,7 @@
 
 use super::DriverError;
 use super::calls::{Call, Sequence};
-use super::comparison::{self, Comparison};
+use super::comparison::{self, Comparison, Numbers};
 use super::launch::{Launch, Variant};
 use super::session::{LaunchedPlan, Start};
 use mlc_backends::BackendError;
@@ -103,7 +103,9 @@ impl LaunchedPlan {
         let start = |all: &[Call]| all.iter().try_for_each(|call| self.launch(call, false));
         let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
         if expected.is_none() {
-            let Some(comparison) = Comparison::of(self, own)? else { return Ok((false, None)) };
+            let Some(comparison) = Comparison::of(self, own, Numbers::Small)? else {
+                return Ok((false, None));
+            };
             start(&calls(own)?)?;
             let results = comparison.read()?;
             *expected = Some((comparison, results));

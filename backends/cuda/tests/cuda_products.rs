@@ -38,7 +38,10 @@ fn product() -> Work {
         left: m(4),
         right: m(4),
         result: m(4),
+        is_added: false,
         bias: None,
+        activation: None,
+        in_tf32: false,
     })
 }
 

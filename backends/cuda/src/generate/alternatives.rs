@@ -30,7 +30,7 @@ impl From<Matrices> for Found {
         Found {
             dtype: m.product.result.dtype,
             work: Work::Product(m.product),
-            read: m.factors.into_iter().chain(m.bias).collect(),
+            read: m.factors.into_iter().chain(m.added.into_iter().flatten()).collect(),
             copied: None,
             is_whole: m.is_whole,
         }

@@ -7,6 +7,7 @@ use super::in_memory::{InMemory, in_memory};
 use super::kernel::{KernelProgram, known};
 use super::product::{Product, Term, size};
 use crate::convolution::{Convolution, Order, Part, Window};
+use crate::matrix_product::Activation;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
 
@@ -383,10 +384,13 @@ impl Convolved {
                 && shape.groups.is_none_or(|_| factor(shape.groups) == outside)
                 && !offset.terms.iter().any(is_other)
         });
-        let follows = follows.filter(|f| f.is_fused(v == p.value));
+        // What is known of the library's graphs: engines for one without a bias are few.
+        let is_known =
+            |f: &Epilogue| f.bias.is_some() && f.activation != Some(Activation::GeluTanh);
+        let follows = follows.filter(|f| v == p.value || is_known(f));
         if let Some(f) = &follows {
             (work.is_added, work.has_bias) = (f.added.is_some(), f.bias.is_some());
-            work.is_rectified = f.is_rectified;
+            work.is_rectified = f.activation == Some(Activation::Relu);
         }
         let added = follows.as_ref().map_or([None, None], |f| [f.added, f.bias]);
         let is_whole = follows.is_some();

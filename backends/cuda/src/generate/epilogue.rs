@@ -1,9 +1,11 @@
-//! What follows a product element by element, as far as libraries compute it: what is added to it, and no less than 0.
+//! What follows a product element by element, as far as libraries compute it: what is added to it, and an activation.
 
 use super::emit::{Emitter, offset_of};
+use super::gelu_tanh;
 use super::in_memory::{in_memory, number};
 use super::kernel::KernelProgram;
 use super::product::Product;
+use crate::matrix_product::Activation;
 use mlc_backends::reference::code::{Affine, Read, Real};
 use mlc_backends::reference::compile::Body;
 use mlc_backends::reference::scalar::RealOp;
@@ -16,8 +18,8 @@ pub struct Epilogue {
     pub added: Option<Value>,
     /// Numbers for each channel are added.
     pub bias: Option<Value>,
-    /// What is less than 0 becomes 0.
-    pub is_rectified: bool,
+    /// What is done to the sum.
+    pub activation: Option<Activation>,
     /// How often the product is a term of the sum.
     products: usize,
 }
@@ -36,28 +38,22 @@ impl Epilogue {
             out.products = 1;
             return Some(out);
         }
+        if let Some(inner) = gelu_tanh::argument(e, v, p) {
+            out = Epilogue::of(e, kernel, inner, p, is_bias)?;
+            let is_first = out.activation.replace(Activation::GeluTanh).is_none();
+            return is_first.then_some(out);
+        }
         let Body::Real(body) = e.placed(v, &p.index)? else { return None };
         let (of, body) = unfolded(e, v, body, p)?;
-        let inner = zero_or_more(e, of, &body, p);
-        let mut finder = Finder { e, kernel, v, p, is_bias };
-        match inner {
-            Some(inner) => {
-                out.is_rectified = true;
-                finder.terms(of, inner, &mut out)?;
-            }
-            None => finder.terms(of, &body, &mut out)?,
-        }
+        let rectified = zero_or_more(e, of, &body, p);
+        out.activation = rectified.map(|_| Activation::Relu);
+        Finder { e, kernel, v, p, is_bias }.terms(of, rectified.unwrap_or(&body), &mut out)?;
         (out.products == 1).then_some(out)
-    }
-
-    /// Whether libraries compute it in one go.
-    pub fn is_fused(&self, is_plain: bool) -> bool {
-        is_plain || self.bias.is_some()
     }
 }
 
 /// The value that is read, if nothing stands in for what is outside of it.
-fn source(kernel: &KernelProgram, of: Value, read: &Read<Real>) -> Option<Value> {
+pub fn source(kernel: &KernelProgram, of: Value, read: &Read<Real>) -> Option<Value> {
     let is_bounded = read.fast.as_ref().is_some_and(|f| !f.checked.is_empty());
     let source = kernel.program.node(of.node).args.get(read.input).copied();
     source.filter(|_| read.otherwise.is_none() && !is_bounded)

@@ -2,13 +2,12 @@
 //! falls into lines of elements side by side.
 
 use super::emit::{Emitter, offset_of};
+use super::epilogue::Epilogue;
 use super::in_memory::in_memory;
 use super::kernel::KernelProgram;
 use super::product::{Product, Term, size};
 use crate::matrix_product::{Matrix, MatrixProduct};
-use mlc_backends::reference::code::{Affine, Int, Real, Slot};
-use mlc_backends::reference::compile::Body;
-use mlc_backends::reference::scalar::RealOp;
+use mlc_backends::reference::code::{Affine, Real, Slot};
 use mlc_dsl::ir::{DType, Value};
 
 /// Multiplications from which on a library is asked.
@@ -18,7 +17,8 @@ const LEAST: i64 = 1 << 20;
 pub struct Matrices {
     pub product: MatrixProduct,
     pub factors: [Value; 2],
-    pub bias: Option<Value>,
+    /// What is added: a tensor like the result, and a vector along its columns.
+    pub added: [Option<Value>; 2],
     /// Whether the stage's value is the result; otherwise the sums are, in `f32`.
     pub is_whole: bool,
 }
@@ -91,17 +91,19 @@ impl Matrices {
         let result = offset_of(&p.shape, &p.index)?;
         let of_left = matrix(dtype, &left.1, [&p.batch, &p.rows, &p.deep])?;
         let of_right = matrix(dtype, &right.1, [&p.batch, &p.deep, &p.columns])?;
-        let bias = if v == product { None } else { bias(e, kernel, v, &p) };
-        let is_whole = v == product || bias.is_some();
-        let out = if is_whole { type_of(v) } else { DType::F32 };
-        if is_whole && out != own {
-            return None;
-        }
+        let follows = Epilogue::of(e, kernel, v, &p, &|offset: &Affine| {
+            let only = offset.terms.iter().all(|t| p.columns.iter().any(|c| c.0 == t.0));
+            only && apart(offset, &p.columns) == Some(1)
+        });
+        let follows = follows.filter(|_| type_of(v) == own);
+        let out = if follows.is_some() { own } else { DType::F32 };
         let of_result = matrix(out, &result, [&p.batch, &p.rows, &p.columns])?;
         let is_apart = p.batch.iter().all(|a| a.1 == 1) || of_result.apart > 0;
         if of_result.by_column || !is_apart {
             return None;
         }
+        let is_whole = follows.is_some();
+        let Epilogue { added, bias, activation, .. } = follows.unwrap_or_default();
         let product = MatrixProduct {
             count: size(&p.batch) as u64,
             rows: rows as u64,
@@ -110,48 +112,11 @@ impl Matrices {
             left: of_left,
             right: of_right,
             result: of_result,
+            is_added: added.is_some(),
             bias: bias.map(type_of),
+            activation,
+            in_tf32: dtype == DType::F32 && kernel.tuning.tf32,
         };
-        Some(Matrices { product, factors: [left.0, right.0], bias, is_whole })
-    }
-}
-
-/// The vector along the columns that `v` adds to a product, if that is all that it does.
-fn bias(e: &mut Emitter<'_>, kernel: &KernelProgram, v: Value, p: &Product) -> Option<Value> {
-    let Body::Real(Real::Binary(RealOp::Add, a, b)) = e.placed(v, &p.index)? else { return None };
-    let reads = |e: &mut Emitter<'_>, r: &Real| follows(e, kernel, v, r, p);
-    let other = if reads(e, &a) {
-        b
-    } else if reads(e, &b) {
-        a
-    } else {
-        return None;
-    };
-    let (of, offset) = always_in_memory(e, v, &other)?;
-    let along = apart(&offset, &p.columns)?;
-    let only = offset.terms.iter().all(|t| p.columns.iter().any(|c| c.0 == t.0));
-    (along == 1
-        && only
-        && offset.constant == 0
-        && kernel.program.ty(of).dtype == kernel.program.ty(v).dtype)
-        .then_some(of)
-}
-
-/// Whether a float of a value's code is the product's element at the same index.
-fn follows(e: &mut Emitter<'_>, kernel: &KernelProgram, of: Value, r: &Real, p: &Product) -> bool {
-    let Real::Read(read) = r else { return false };
-    let Some(&source) = kernel.program.node(of.node).args.get(read.input) else { return false };
-    if read.otherwise.is_some() {
-        return false;
-    }
-    if source == p.value {
-        return offset_of(&p.shape, &read.index) == offset_of(&p.shape, &p.index);
-    }
-    let index: Vec<Int> = read.index.clone();
-    match e.placed(source, &index) {
-        Some(Body::Real(next)) if !e.stored.contains_key(&source) => {
-            follows(e, kernel, source, &next, p)
-        }
-        _ => false,
+        Some(Matrices { product, factors: [left.0, right.0], added: [added, bias], is_whole })
     }
 }

@@ -11,6 +11,7 @@ mod elimination;
 mod emit;
 mod epilogue;
 mod factor;
+mod gelu_tanh;
 mod in_memory;
 mod kernel;
 mod matrices;

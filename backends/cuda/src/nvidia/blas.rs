@@ -5,7 +5,7 @@
 
 use super::library::{self, Destroy, Failure, Handle, Owned};
 use super::search;
-use crate::{Address, Matrix, MatrixProduct};
+use crate::{Activation, Address, Matrix, MatrixProduct};
 use libloading::Library;
 use mlc_dsl::ir::DType;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -45,7 +45,7 @@ pub struct Table {
     pub preference_create: unsafe extern "C" fn(*mut Handle) -> c_int,
     pub preference_destroy: Destroy,
     pub preference_set: Set,
-    /// Of the library, the product, the layouts of both factors, of what is added and of the result, and the preference.
+    /// Of the library, the product, the layouts of both factors, of what is added and of the result, the preference, and how many are wanted.
     pub heuristic: unsafe extern "C" fn(
         Handle,
         Handle,
@@ -129,10 +129,16 @@ impl Table {
 
 // cublasLt.h, cublas_api.h, library_types.h.
 const COMPUTE_32F: c_int = 68;
+const COMPUTE_32F_FAST_TF32: c_int = 77;
 const PRODUCT_TRANSPOSED: [c_int; 2] = [3, 4];
 const PRODUCT_EPILOGUE: c_int = 7;
 const PRODUCT_BIAS_POINTER: c_int = 8;
+/// Flags: a bias, and activations.
 const EPILOGUE_BIAS: u32 = 4;
+const EPILOGUE_RELU: u32 = 2;
+const EPILOGUE_GELU_TANH: u32 = 32;
+/// Algorithms that are asked for at most.
+const MOST: usize = 4;
 const OPERATION_TRANSPOSE: i32 = 1;
 const LAYOUT_COUNT: c_int = 5;
 const LAYOUT_APART: c_int = 6;
@@ -167,10 +173,12 @@ fn set<T>(
 /// A product that is ready.
 pub struct Ready {
     product: Owned,
-    /// Of the factors as the library takes them, and of the result.
+    /// Of the factors as the library takes them, and of the result and what is added.
     layouts: [Owned; 3],
     algorithm: Algorithm,
+    /// The factors, and the result.
     at: [Address; 3],
+    added: Option<Address>,
     workspace: (Address, u64),
 }
 
@@ -205,40 +213,47 @@ impl Blas {
         format!("cuBLASLt {}", unsafe { (self.table.version)() })
     }
 
-    /// Makes a product ready, in the context that the library was opened in.
+    /// Makes a product ready by the library's n-th algorithm, if it has so many, in the context that it was opened in.
     pub fn prepare(
         &self,
         p: &MatrixProduct,
         at: &[Address],
         workspace: (Address, u64),
-    ) -> Result<Ready, Failure> {
+        way: usize,
+    ) -> Result<Option<Ready>, Failure> {
         let t = &self.table;
-        let product = described(t, p, (p.bias.is_some() && at.len() == 4).then(|| at[2]))?;
+        let missing = || Failure { call: "prepare", reason: "operands are missing".into() };
+        let mut operands = at.iter().copied();
+        let mut next = || operands.next().ok_or_else(missing);
+        let (left, right) = (next()?, next()?);
+        let added = p.is_added.then(&mut next).transpose()?;
+        let bias = p.bias.map(|_| next()).transpose()?;
+        let result = next()?;
+        let product = described(t, p, bias)?;
         // By columns the right factor is the left one, and rows are columns.
         let layouts = [
             layout(t, &p.right, [p.depth, p.columns], p.count)?,
             layout(t, &p.left, [p.rows, p.depth], p.count)?,
             layout(t, &p.result, [p.rows, p.columns], p.count)?,
         ];
-        let algorithm = self.algorithm(&product, &layouts, workspace.1)?;
-        let (Some(&left), Some(&right), Some(&result)) = (at.first(), at.get(1), at.last()) else {
-            return Err(Failure { call: "prepare", reason: "operands are missing".into() });
-        };
-        Ok(Ready { product, layouts, algorithm, at: [right, left, result], workspace })
+        let all = self.algorithms(&product, &layouts, workspace.1)?;
+        let Some(&algorithm) = all.get(way) else { return Ok(None) };
+        let at = [right, left, result];
+        Ok(Some(Ready { product, layouts, algorithm, at, added, workspace }))
     }
 
-    /// What the library thinks fastest.
-    fn algorithm(
+    /// The algorithms that the library thinks fastest, the best one first; one at least.
+    fn algorithms(
         &self,
         product: &Owned,
         [a, b, d]: &[Owned; 3],
         workspace: u64,
-    ) -> Result<Algorithm, Failure> {
+    ) -> Result<Vec<Algorithm>, Failure> {
         let t = &self.table;
         let preference = preference(t, workspace)?;
-        let (mut found, mut count) = (Heuristic::default(), 0);
+        let (mut found, mut count) = ([Heuristic::default(); MOST], 0);
         let call = "cublasLtMatmulAlgoGetHeuristic";
-        // SAFETY: all handles are valid, and both pointers for the call; the library writes one result at most.
+        // SAFETY: all handles are valid, and both pointers for the call; the library writes as many results as said at most.
         t.done(call, unsafe {
             (t.heuristic)(
                 self.library.handle,
@@ -248,22 +263,24 @@ impl Blas {
                 d.handle,
                 d.handle,
                 preference.handle,
-                1,
-                &mut found,
+                MOST as c_int,
+                found.as_mut_ptr(),
                 &mut count,
             )
         })?;
-        if count < 1 {
+        let found = &found[..usize::try_from(count).unwrap_or(0).min(MOST)];
+        let Some(first) = found.first() else {
             return Err(Failure { call, reason: "there is no algorithm for it".into() });
-        }
-        t.done(call, found.state)?;
-        Ok(found.algorithm)
+        };
+        t.done(call, first.state)?;
+        Ok(found.iter().filter(|f| f.state == 0).map(|f| f.algorithm).collect())
     }
 
     /// Computes a product on a stream of the context.
     pub fn multiply(&self, ready: &Ready, stream: Handle) -> Result<(), Failure> {
-        let (one, none) = (1.0f32, 0.0f32);
+        let (one, beta) = (1.0f32, if ready.added.is_some() { 1.0f32 } else { 0.0 });
         let [a, b, d] = ready.at.map(|at| at.0 as usize);
+        let c = ptr::without_provenance(ready.added.map_or(d, |at| at.0 as usize));
         let [a, b] = [a, b].map(ptr::without_provenance::<c_void>);
         let d = ptr::without_provenance_mut::<c_void>(d);
         let beside = ptr::without_provenance_mut(ready.workspace.0.0 as usize);
@@ -279,8 +296,8 @@ impl Blas {
                 of_a.handle,
                 b,
                 of_b.handle,
-                (&raw const none).cast(),
-                d.cast_const(),
+                (&raw const beta).cast(),
+                c,
                 of_d.handle,
                 d,
                 of_d.handle,
@@ -293,12 +310,13 @@ impl Blas {
     }
 }
 
-/// A description of what is multiplied, with the vector that is added.
+/// A description of what is multiplied, with the vector that is added and the activation.
 fn described(t: &Table, p: &MatrixProduct, bias: Option<Address>) -> Result<Owned, Failure> {
     let mut handle = ptr::null_mut();
     let scale = type_of(DType::F32).expect("is known");
+    let compute = if p.in_tf32 { COMPUTE_32F_FAST_TF32 } else { COMPUTE_32F };
     // SAFETY: the pointer is valid for the call.
-    let code = unsafe { (t.product_create)(&mut handle, COMPUTE_32F, scale) };
+    let code = unsafe { (t.product_create)(&mut handle, compute, scale) };
     t.done("cublasLtMatmulDescCreate", code)?;
     let product = Owned { handle, destroy: t.product_destroy };
     let put = ("cublasLtMatmulDescSetAttribute", t.product_set);
@@ -307,8 +325,15 @@ fn described(t: &Table, p: &MatrixProduct, bias: Option<Address>) -> Result<Owne
             set(t, put, &product, attribute, OPERATION_TRANSPOSE)?;
         }
     }
+    let activation = p.activation.map_or(0, |a| match a {
+        Activation::Relu => EPILOGUE_RELU,
+        Activation::GeluTanh => EPILOGUE_GELU_TANH,
+    });
+    let epilogue = activation | bias.map_or(0, |_| EPILOGUE_BIAS);
+    if epilogue != 0 {
+        set(t, put, &product, PRODUCT_EPILOGUE, epilogue)?;
+    }
     if let Some(bias) = bias {
-        set(t, put, &product, PRODUCT_EPILOGUE, EPILOGUE_BIAS)?;
         set(t, put, &product, PRODUCT_BIAS_POINTER, bias.0)?;
     }
     Ok(product)

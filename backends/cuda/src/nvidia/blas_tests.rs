@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 enum Thing {
     Library,
-    Product(BTreeMap<c_int, Vec<u8>>),
+    Product(c_int, BTreeMap<c_int, Vec<u8>>),
     Layout(c_int, u64, u64, i64, BTreeMap<c_int, Vec<u8>>),
     Preference(BTreeMap<c_int, Vec<u8>>),
 }
@@ -69,8 +69,8 @@ unsafe extern "C" fn describe(code: c_int) -> *const c_char {
 }
 
 unsafe extern "C" fn product_create(to: *mut Handle, compute: c_int, scale: c_int) -> c_int {
-    assert_eq!((compute, scale), (68, 0));
-    made("product", to, Thing::Product(BTreeMap::new()))
+    assert!([68, 77].contains(&compute) && scale == 0);
+    made("product", to, Thing::Product(compute, BTreeMap::new()))
 }
 
 unsafe extern "C" fn layout_create(to: *mut Handle, t: c_int, m: u64, n: u64, ld: i64) -> c_int {
@@ -88,7 +88,7 @@ unsafe extern "C" fn set_any(of: Handle, attribute: c_int, from: *const c_void, 
     let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), n) }.to_vec();
     STATE.with_borrow_mut(|s| {
         let sizes = match s.things.get_mut(&of.addr()).expect("is not given back") {
-            Thing::Product(all) => (all, [(3, 4), (4, 4), (7, 4), (8, 8)].to_vec()),
+            Thing::Product(_, all) => (all, [(3, 4), (4, 4), (7, 4), (8, 8)].to_vec()),
             Thing::Layout(.., all) => (all, [(5, 4), (6, 8)].to_vec()),
             Thing::Preference(all) => (all, [(1, 8), (5, 4), (6, 4), (7, 4), (8, 4)].to_vec()),
             Thing::Library => panic!("has no attributes"),
@@ -111,15 +111,18 @@ unsafe extern "C" fn heuristic(
     found: *mut Heuristic,
     count: *mut c_int,
 ) -> c_int {
-    assert!(matches!(thing(library), Thing::Library) && wanted == 1 && c == d);
-    assert!(matches!(thing(product), Thing::Product(_)));
+    assert!(matches!(thing(library), Thing::Library) && wanted == 4 && c == d);
+    assert!(matches!(thing(product), Thing::Product(..)));
     assert!([a, b, d].iter().all(|h| matches!(thing(*h), Thing::Layout(..))));
     let Thing::Preference(all) = thing(preference) else { panic!("no preference") };
     assert_eq!(all.keys().copied().collect::<Vec<_>>(), [1, 5, 6, 7, 8]);
-    // SAFETY: both pointers are the caller's.
+    // SAFETY: the first pointer leads to as many results as wanted, and both are the caller's.
     unsafe {
-        (*found).algorithm = [7; 8];
-        *count = 1;
+        for (i, state) in [0, 15, 0].into_iter().enumerate() {
+            (*found.add(i)).algorithm = [7 + i as u64; 8];
+            (*found.add(i)).state = state;
+        }
+        *count = 3;
     }
     called("heuristic")
 }
@@ -175,17 +178,18 @@ unsafe extern "C" fn multiply(
     bytes: usize,
     stream: Handle,
 ) -> c_int {
-    assert!(c == d.cast_const() && of_c == of_d);
+    assert!(of_c == of_d);
     assert_eq!((workspace.addr(), bytes, stream.addr()), (4096, 64, 5));
     // SAFETY: all pointers are the caller's, and lead to the host.
     let (alpha, beta, algorithm) =
         unsafe { (*alpha.cast::<f32>(), *beta.cast::<f32>(), *algorithm) };
-    assert_eq!((alpha, beta, algorithm), (1.0, 0.0, [7; 8]));
+    assert!(alpha == 1.0 && [[7; 8], [9; 8]].contains(&algorithm));
+    assert!(beta == if c == d.cast_const() { 0.0 } else { 1.0 });
     let code = called("multiply");
-    let Thing::Product(all) = thing(product) else { panic!("no product") };
+    let Thing::Product(_, all) = thing(product) else { panic!("no product") };
     let [a, b] = [(of_a, a), (of_b, b)]
         .map(|(of, at)| view(of, ptr::with_exposed_provenance_mut(at.addr())));
-    let d = view(of_d, ptr::with_exposed_provenance_mut(d.addr()));
+    let [c, d] = [c.addr(), d.addr()].map(|at| view(of_d, ptr::with_exposed_provenance_mut(at)));
     let [turned_a, turned_b] = [3, 4].map(|attribute| number(&all, attribute) == 1);
     let depth = if turned_a { a.rows } else { a.columns };
     assert!(a.count == d.count && b.count == d.count);
@@ -199,10 +203,21 @@ unsafe extern "C" fn multiply(
                 // SAFETY: as `place` says.
                 sum += unsafe { *a.place(batch, ai, aj) * *b.place(batch, bi, bj) };
             }
-            if number(&all, 7) == 4 {
+            if beta != 0.0 {
+                // SAFETY: as `place` says.
+                sum += beta * unsafe { *c.place(batch, i, j) };
+            }
+            let epilogue = number(&all, 7);
+            if epilogue & 4 != 0 {
                 // SAFETY: the vector has an element for each of the library's rows.
                 sum += unsafe { *bias.add(i as usize) };
             }
+            sum = match epilogue & !4 {
+                0 => sum,
+                2 => sum.max(0.0),
+                32 => gelu_tanh(sum),
+                other => panic!("epilogue {other}"),
+            };
             // SAFETY: as `place` says.
             unsafe { *d.place(batch, i, j) = sum };
         }
@@ -230,8 +245,14 @@ fn table() -> Table {
     }
 }
 
+fn gelu_tanh(x: f32) -> f32 {
+    0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh())
+}
+
 /// Factors by rows or by columns with gaps behind their lines, and between the products.
-fn example(left: bool, right: bool, count: u64, has_bias: bool) -> MatrixProduct {
+fn example(case: u32) -> MatrixProduct {
+    let bit = |n: u32| case >> n & 1 == 1;
+    let (left, right, count) = (bit(0), bit(1), if bit(2) { 2 } else { 1 });
     let (rows, columns, depth) = (3, 5, 4);
     let matrix = |by_column: bool, [m, n]: [u64; 2], gap: u64| {
         let (length, lines) = if by_column { (m, n) } else { (n, m) };
@@ -251,7 +272,11 @@ fn example(left: bool, right: bool, count: u64, has_bias: bool) -> MatrixProduct
         left: matrix(left, [rows, depth], 1),
         right: matrix(right, [depth, columns], 0),
         result: matrix(false, [rows, columns], 2),
-        bias: has_bias.then_some(DType::F32),
+        is_added: bit(4),
+        bias: bit(3).then_some(DType::F32),
+        activation: [None, Some(Activation::Relu), Some(Activation::GeluTanh)]
+            [(case >> 5) as usize % 3],
+        in_tf32: bit(5),
     }
 }
 
@@ -260,16 +285,26 @@ fn place(m: &Matrix, batch: u64, i: u64, j: u64) -> usize {
     (batch * m.apart + line * m.line + at) as usize
 }
 
-/// The result of a product by the library.
-fn by_library(p: &MatrixProduct, x: &[f32], y: &[f32], z: &[f32]) -> Result<Vec<f32>, Failure> {
+/// How many examples there are.
+const CASES: u32 = 3 << 5;
+
+/// The result of a product by the library's n-th algorithm, of factors, a bias and a tensor that is added.
+fn by_library(
+    p: &MatrixProduct,
+    [x, y, z, w]: [&[f32]; 4],
+    way: usize,
+) -> Result<Vec<f32>, Failure> {
     let mut out = vec![f32::NAN; 200];
     let of = |v: &[f32]| Address(v.as_ptr().expose_provenance() as u64);
     let bias = p.bias.map(|_| of(z));
     let to = Address(out.as_mut_ptr().expose_provenance() as u64);
-    let at: Vec<Address> = [of(x), of(y)].into_iter().chain(bias).chain([to]).collect();
+    let added = p.is_added.then(|| of(w));
+    let at: Vec<Address> =
+        [of(x), of(y)].into_iter().chain(added).chain(bias).chain([to]).collect();
     let blas = Blas::new(table())?;
     assert_eq!(blas.name(), "cuBLASLt 130002");
-    let ready = blas.prepare(p, &at, (Address(4096), 64))?;
+    let ready = blas.prepare(p, &at, (Address(4096), 64), way)?.expect("is there");
+    assert!(blas.prepare(p, &at, (Address(4096), 64), 2)?.is_none(), "the second one is refused");
     blas.multiply(&ready, ptr::without_provenance_mut(5))?;
     Ok(out)
 }
@@ -278,19 +313,25 @@ fn by_library(p: &MatrixProduct, x: &[f32], y: &[f32], z: &[f32]) -> Result<Vec<
 fn what_the_library_is_asked_for_is_the_product() {
     let numbers =
         |first: u32| (0..200).map(|i| ((i * 7 + first) % 11) as f32 - 5.0).collect::<Vec<_>>();
-    let (x, y, z) = (numbers(1), numbers(2), numbers(3));
-    for case in 0..16 {
-        let bit = |n: u32| case >> n & 1 == 1;
-        let p = example(bit(0), bit(1), if bit(2) { 2 } else { 1 }, bit(3));
-        let out = by_library(&p, &x, &y, &z).expect("works");
+    let [x, y, z, w] = [1, 2, 3, 4].map(numbers);
+    for case in 0..CASES {
+        let p = example(case);
+        let out = by_library(&p, [&x, &y, &z, &w], case as usize % 2).expect("works");
         for (batch, i, j) in (0..p.count)
             .flat_map(|b| (0..p.rows).flat_map(move |i| (0..p.columns).map(move |j| (b, i, j))))
         {
             let factors = (0..p.depth)
                 .map(|k| x[place(&p.left, batch, i, k)] * y[place(&p.right, batch, k, j)]);
-            let bias = if bit(3) { z[j as usize] } else { 0.0 };
-            let expected = factors.sum::<f32>() + bias;
-            assert_eq!(out[place(&p.result, batch, i, j)], expected, "{p}: {batch}, {i}, {j}");
+            let at = place(&p.result, batch, i, j);
+            let added = if p.is_added { w[at] } else { 0.0 };
+            let bias = p.bias.map_or(0.0, |_| z[j as usize]);
+            let sum = factors.sum::<f32>() + added + bias;
+            let expected = match p.activation {
+                None => sum,
+                Some(Activation::Relu) => sum.max(0.0),
+                Some(Activation::GeluTanh) => gelu_tanh(sum),
+            };
+            assert_eq!(out[at], expected, "{p}: {batch}, {i}, {j}");
         }
         assert!(STATE.with_borrow(|s| s.things.is_empty()), "all is given back");
     }
@@ -298,14 +339,14 @@ fn what_the_library_is_asked_for_is_the_product() {
 
 #[test]
 fn a_call_that_fails_leaves_nothing_behind() {
-    let p = example(true, true, 2, true);
+    let p = example(0b11111);
     let v = vec![0.0; 200];
-    by_library(&p, &v, &v, &v).expect("works");
+    by_library(&p, [&v; 4], 0).expect("works");
     let count = STATE.with_borrow(|s| s.calls.len());
     assert!(count > 15, "{count}");
     for at in 0..count {
         STATE.with_borrow_mut(|s| *s = State { fails: Some(at), ..State::default() });
-        let failed = by_library(&p, &v, &v, &v).expect_err("fails");
+        let failed = by_library(&p, [&v; 4], 0).expect_err("fails");
         assert_eq!(failed.reason, "refused");
         assert!(STATE.with_borrow(|s| s.things.is_empty()), "call {at}: all is given back");
     }
@@ -318,9 +359,8 @@ fn a_real_library_takes_every_attribute() {
         Ok(real) => real,
         Err(why) => return println!("skipped: {why}"),
     };
-    for case in 0..16 {
-        let bit = |n: u32| case >> n & 1 == 1;
-        let p = example(bit(0), bit(1), if bit(2) { 2 } else { 1 }, bit(3));
+    for case in 0..CASES {
+        let p = example(case);
         drop(described(&real, &p, p.bias.map(|_| Address(256))).expect("is taken"));
         for (m, shape) in [
             (&p.left, [p.rows, p.depth]),

@@ -83,12 +83,10 @@ impl Nvidia {
     ) -> Result<Option<Prepared>, DriverError> {
         let missing = |reason| DriverError::Call { call: "prepare", reason };
         let ready = match work {
-            // Of the library of products the first way is taken.
-            Work::Product(_) if way > 0 => None,
             Work::Product(product) => {
                 let blas = self.blas().map_err(missing)?;
                 let _current = self.enter()?;
-                Some(Ready::Product(blas.prepare(product, at, workspace)?))
+                blas.prepare(product, at, workspace, way)?.map(Ready::Product)
             }
             Work::Convolution(convolution) => {
                 let dnn = self.dnn().map_err(missing)?;
@@ -127,7 +125,7 @@ impl Nvidia {
 
     /// What tells a choice apart from all others: the device, the libraries and what they may compute.
     fn key(&self, of: &[Work]) -> Option<Vec<u8>> {
-        let mut text = format!("choice 2\n{}", self.name());
+        let mut text = format!("choice 3\n{}", self.name());
         for work in of {
             text += &format!("\n{}\n{work}", self.library_name(work.kind()).ok()?);
         }
