@@ -48,6 +48,9 @@ pub mod calibrate;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod conformance;
 mod content;
 #[cfg(feature = "cli")]
 mod coverage;

@@ -264,6 +264,20 @@ fn tilings() -> Functions {
     functions
 }
 
+/// Elements of at most 8 bits: what reads and writes them, and products that decode weights as they load them.
+fn small_types() -> Functions {
+    let of = |d: DType| {
+        format!(
+            "def of_{d}(x: f32[100], y: f64[100]) -> {d}[200]
+               = concat(cast(x, to={d}), cast(y, to={d}), axis=0)
+             def to_{d}(x: {d}[16, 256], w: {d}[256, 72]) -> f16[16, 72]
+               = cast(x, to=f16) @ cast(w, to=f16)\n"
+        )
+    };
+    let text: String = DType::ALL.into_iter().filter(|d| d.is_small()).map(of).collect();
+    defined_for(&text, Tuning::default(), "KERNEL(")
+}
+
 /// Recurrent layers whose steps all blocks share: weights in registers, few and many, and in memory; one element of the batch and several.
 fn layers() -> Functions {
     let target = library().target("cuda").expect("shipped");
@@ -501,6 +515,7 @@ fn generated_kernels_compile() {
         ("layers".into(), layers()),
         ("warpgroups".into(), wide()),
         ("tilings".into(), tilings()),
+        ("small types".into(), small_types()),
     ];
     let only = std::env::var(CASE).ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|o| o == name);

@@ -7,7 +7,7 @@ use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, fitting_symbols, load_for};
 use super::peer::{Peer, PeerReport, Runtime};
 use super::place::Place;
-use super::run::{as_read, optimized};
+use super::run::optimized;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named};
 use crate::device::{BackendKind, Device};
@@ -266,7 +266,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
         None => fitting_symbols(&model.program, &model.library)?,
     };
-    let before = as_read(&model.program, &model.library, &options)?;
+    let before = pipeline::plan_as_read(&model.program, &model.library, &options)?;
     let needs = device.needs(&before, &model.library, &symbols);
     device.afford_beside(&needs, 0)?;
     let inputs = match given.first() {

@@ -1,34 +1,21 @@
 //! `conformance FOLDER`: runs ONNX test cases, and tells which pass.
 //!
-//! A case is a folder with `model.onnx` and `test_data_set_N/{input,output}_M.pb`, as ONNX's own suite and its
-//! model zoo store them. `tolerance.txt` holds the relative and the absolute tolerance of a case that has its own.
+//! [`crate::conformance`] finds and runs them.
 
 use super::model::reader;
 use super::place::Place;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, conformance_files, named};
+use crate::conformance::{Runner, Skipped, cases_in};
 use crate::device::BackendKind;
-use crate::error::Error;
-use crate::model::Model;
-use crate::pipeline::{self, Options};
-use crate::{staged, stdlib};
+use crate::pipeline::Options;
 use anyhow::{Context, ensure};
-use itertools::Itertools;
-use mlc_dsl::ir::{DType, Tensor};
-use mlc_dsl::plan::Plan;
-use mlc_onnx::{RawModel, RawNode, read_onnx, read_value};
+use mlc_onnx::{RawModel, read_onnx};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-/// Tolerances of cases that do not state their own: those of ONNX's test runner.
-const TOLERANCE: (f64, f64) = (1e-3, 1e-7);
-/// The least relative tolerance of bf16 in ONNX's test runner (`onnx/backend/test/runner`): two units in the last place.
-const BF16_TOLERANCE: f64 = 1.0 / 64.0;
-/// Folders are searched so deep.
-const MAX_DEPTH: usize = 4;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -90,16 +77,6 @@ struct ConformanceReport {
     cases: Vec<CaseReport>,
 }
 
-/// Reasons by name of a case, or of the domain that a case uses.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SkipTable {
-    #[serde(default)]
-    cases: BTreeMap<String, String>,
-    #[serde(default)]
-    domains: BTreeMap<String, String>,
-}
-
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let reads: Vec<_> = named("--skip", &args.skip).into_iter().collect();
@@ -109,13 +86,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             .with_context(|| format!("{} cannot be made", folder.display()))?;
     }
     let skip = match &args.skip {
-        Some(path) => skip_table(path)?,
-        None => SkipTable::default(),
+        Some(path) => Skipped::read(path)?,
+        None => Skipped::default(),
     };
     let mut folders = vec![];
     for folder in &args.folders {
-        cases_in(folder, 0, &mut folders)
-            .with_context(|| format!("{} cannot be searched", folder.display()))?;
+        let found = cases_in(folder);
+        folders.extend(found.with_context(|| format!("{} cannot be searched", folder.display()))?);
     }
     let wanted = |f: &PathBuf| args.only.as_ref().is_none_or(|part| name(f).contains(part));
     folders.retain(wanted);
@@ -146,39 +123,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     Ok(if bad { Findings::Something } else { Findings::Nothing })
 }
 
-fn skip_table(path: &Path) -> anyhow::Result<SkipTable> {
-    let text = stdlib::read_text(path)?;
-    toml::from_str(&text).map_err(|e| {
-        let help = "the table `[cases]` has lines `CASE = \"the reason why it is left out\"`";
-        anyhow::anyhow!("{} is no table of cases: {e}\nhelp: {help}", path.display())
-    })
-}
-
-/// Adds the folders of cases in and below a folder.
-fn cases_in(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    if folder.join("model.onnx").is_file() {
-        found.push(folder.to_path_buf());
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if depth < MAX_DEPTH && path.is_dir() {
-            cases_in(&path, depth + 1, found)?;
-        }
-    }
-    Ok(())
-}
-
 fn name(folder: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn case(folder: &Path, args: &Args, skip: &SkipTable) -> CaseReport {
+fn case(folder: &Path, args: &Args, skip: &Skipped) -> CaseReport {
     let case = name(folder);
     let report =
         |operator, result, reason| CaseReport { case: case.clone(), operator, result, reason };
-    if let Some(reason) = skip.cases.get(&case) {
-        return report("(graph)".into(), CaseResult::Skipped, reason.clone());
+    if let Some(reason) = skip.by_name(&case) {
+        return report("(graph)".into(), CaseResult::Skipped, reason.into());
     }
     let raw = match read_onnx(folder.join("model.onnx")) {
         Ok(raw) => raw,
@@ -188,12 +142,11 @@ fn case(folder: &Path, args: &Args, skip: &SkipTable) -> CaseReport {
         [only] => only.operator(),
         _ => "(graph)".into(),
     };
-    let domain = |n: &RawNode| skip.domains.get(&n.domain);
-    if let Some(reason) = raw.graph.nodes.iter().find_map(domain) {
-        return report(operator, CaseResult::Skipped, reason.clone());
+    if let Some(reason) = skip.by_domain(&raw) {
+        return report(operator, CaseResult::Skipped, reason.into());
     }
     let result = match &args.write {
-        None => passes(folder, &raw, args),
+        None => difference(folder, &raw, args),
         Some(into) => {
             let output = into.join(format!("{case}.onnx"));
             conformance_files::write(
@@ -217,130 +170,21 @@ fn flat(e: &anyhow::Error) -> String {
     crate::error::text(e).lines().next().unwrap_or_default().to_string()
 }
 
-/// What differs from the expected outputs, in the first set of data where anything does.
-fn passes(folder: &Path, raw: &RawModel, args: &Args) -> anyhow::Result<Option<String>> {
-    let tolerance = tolerance(folder)?;
-    let mut n = 0;
-    loop {
-        let data = folder.join(format!("test_data_set_{n}"));
-        if !data.is_dir() {
-            ensure!(n > 0, "it has no `test_data_set_0`");
-            return Ok(None);
-        }
-        let inputs: HashMap<String, Tensor> = stored(&data, "input", &raw.graph.inputs)?;
-        let expected = stored(&data, "output", &raw.graph.outputs)?;
-        let reader = reader(&args.common, &ShapeOptions::default());
-        let model = reader.offering(inputs.clone()).read(folder.join("model.onnx"))?;
-        let mut outputs = outputs(model, inputs, args)?;
-        for (name, wanted) in expected.iter().sorted_by_key(|(name, _)| *name) {
-            let reason = match outputs.remove(name) {
-                Some(got) => differs(&got, wanted, tolerance),
-                None => Some("there is none".to_string()),
-            };
-            if let Some(reason) = reason {
-                return Ok(Some(format!("data set {n}, output `{name}`: {reason}")));
-            }
-        }
-        let is_stored = |i: &usize| data.join(format!("output_{i}.pb")).is_file();
-        let stored = raw.graph.outputs.iter().enumerate().filter(|(i, _)| is_stored(i));
-        let is_more = |name: &String| {
-            let of = |o: &str| name == o || name.starts_with(&format!("{o}["));
-            stored.clone().any(|(_, o)| of(&o.name))
-        };
-        if let Some(more) = outputs.keys().filter(|name| is_more(name)).min() {
-            return Ok(Some(format!("data set {n}, output `{more}`: none is expected")));
-        }
-        n += 1;
-    }
-}
-
-fn tolerance(folder: &Path) -> anyhow::Result<(f64, f64)> {
-    let path = folder.join("tolerance.txt");
-    if !path.exists() {
-        return Ok(TOLERANCE);
-    }
-    let text = stdlib::read_text(&path)?;
-    let numbers = text.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
-    match numbers.as_deref() {
-        Ok(&[relative, absolute]) => Ok((relative, absolute)),
-        _ => anyhow::bail!("{} holds no two numbers", path.display()),
-    }
-}
-
-/// The stored tensors of a data set by the names of the graph's inputs or outputs; elements of sequences by number.
-fn stored(
-    data: &Path,
-    kind: &str,
-    values: &[mlc_onnx::RawValueInfo],
-) -> anyhow::Result<HashMap<String, Tensor>> {
-    let mut all = HashMap::new();
-    for (i, value) in values.iter().enumerate() {
-        let path = data.join(format!("{kind}_{i}.pb"));
-        if path.is_file() && !value.name.is_empty() {
-            all.extend(read_value(&path, &value.name, &value.containers)?);
-        }
-    }
-    Ok(all)
-}
-
-fn outputs(
-    model: Model,
-    mut inputs: HashMap<String, Tensor>,
-    args: &Args,
-) -> anyhow::Result<HashMap<String, Tensor>> {
+/// What differs where the case runs as the user says.
+fn difference(folder: &Path, raw: &RawModel, args: &Args) -> anyhow::Result<Option<String>> {
+    let is_cuda = args.place.backend == BackendKind::Cuda;
     let options = Options {
-        target: if args.place.backend == BackendKind::Cuda { "cuda" } else { "cpu" }.into(),
+        target: if is_cuda { "cuda" } else { "cpu" }.into(),
         threads: 1,
         seed: args.common.seed,
         ..Options::default()
     };
     let backend = args.place.on(1)?.backend()?;
-    let library = model.library().clone();
-    let run = |plan: &Plan, inputs: &[Tensor]| -> Result<Vec<Tensor>, Error> {
-        Ok(backend.compile(plan, library.clone())?.run(inputs)?)
-    };
-    let model = staged::decided(model, &inputs, &|program, inputs| {
-        run(&super::run::as_read(program, &library, &options)?, &inputs)
-    })?;
-    model.all_understood()?;
-    inputs.retain(|name, _| model.program().inputs.iter().any(|(n, _)| n == name));
-    let plan = match args.no_optimize {
-        true => super::run::as_read(model.program(), &library, &options)?,
-        false => pipeline::optimize(model.program().clone(), &library, &options)?.plan,
-    };
-    let inputs = crate::session::in_order(model.program(), inputs)?;
-    let outputs = run(&plan, &inputs)?;
-    Ok(model.program().outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect())
-}
-
-/// How a result differs from what is expected, beyond tolerance; NaN equals NaN.
-fn differs(got: &Tensor, wanted: &Tensor, (relative, absolute): (f64, f64)) -> Option<String> {
-    if got.dtype() != wanted.dtype() || got.shape() != wanted.shape() {
-        let (gd, gs, wd, ws) = (got.dtype(), got.shape(), wanted.dtype(), wanted.shape());
-        return Some(format!("expected {wd}{ws:?}, found {gd}{gs:?}"));
-    }
-    let relative = match wanted.dtype() {
-        DType::BF16 => relative.max(BF16_TOLERANCE),
-        _ => relative,
-    };
-    if wanted.dtype() == DType::Str {
-        let at = (0..wanted.len()).find(|&i| got.get_str(i) != wanted.get_str(i))?;
-        let (w, g) = (wanted.get_str(at), got.get_str(at));
-        return Some(format!("element {at}: expected {w:?}, found {g:?}"));
-    }
-    let near = |i: &usize| match wanted.dtype().is_float() {
-        true => {
-            let (g, w) = (got.get_f64(*i), wanted.get_f64(*i));
-            let equal = g == w || g.is_nan() && w.is_nan();
-            equal || w.is_finite() && (g - w).abs() <= absolute + relative * w.abs()
-        }
-        false => {
-            let apart = got.get_i128(*i).abs_diff(wanted.get_i128(*i)) as f64;
-            apart <= absolute + relative * wanted.get_f64(*i).abs()
-        }
-    };
-    let at = (0..wanted.len()).find(|i| !near(i))?;
-    Some(format!("element {at}: expected {}, found {}", wanted.get_f64(at), got.get_f64(at)))
+    let reader = reader(&args.common, &ShapeOptions::default());
+    let halves: Option<fn(_) -> _> = if is_cuda { Some(mlc_cuda::tolerance) } else { None };
+    let as_read = args.no_optimize;
+    let runner = Runner { reader, backend: &*backend, options, as_read, halves };
+    runner.difference(folder, raw)
 }
 
 /// The table by operator, and each case that does not pass with its reason.

@@ -17,7 +17,6 @@ use anyhow::Context;
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
-use mlc_dsl::plan::Plan;
 use mlc_extract::resources;
 use mlc_files::Named;
 use mlc_files::npz::{read_npy, write_npz};
@@ -123,7 +122,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
         None => fitting_symbols(&model.program, &model.library)?,
     };
-    let plain = as_read(&model.program, &model.library, &options)?;
+    let plain = pipeline::plan_as_read(&model.program, &model.library, &options)?;
     device.afford(&plain, &model.library, &symbols)?;
     let backend = device.backend()?;
     let inputs = match given {
@@ -208,7 +207,7 @@ fn decided(
     let library = model.library().clone();
     let (none, backend) = (HashMap::new(), std::cell::OnceCell::new());
     let compute = |program: &Program, inputs: Vec<Tensor>| -> Result<Vec<Tensor>, Error> {
-        let plan = as_read(program, &library, options)?;
+        let plan = pipeline::plan_as_read(program, &library, options)?;
         device.afford(&plan, &library, &resources::symbols_of(program, &inputs))?;
         if backend.get().is_none() {
             backend.set(device.backend()?).ok();
@@ -244,16 +243,6 @@ pub(super) fn optimized(
     warn(&done.report);
     done.report.notes.iter().for_each(|n| screen.note(&format!("note: {n}\n")));
     Ok(done)
-}
-
-/// The plan of the program as it is.
-pub(super) fn as_read(
-    program: &Program,
-    library: &Library,
-    options: &Options,
-) -> Result<Plan, Error> {
-    let target = pipeline::target(library, &options.target)?;
-    pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))
 }
 
 /// The inputs that were given; `None` if none were.

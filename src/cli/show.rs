@@ -1,12 +1,11 @@
 //! `show MODEL`: a model as text, the CUDA code of its kernels, or what of it is not understood.
 
 use super::model::load_for;
-use super::run::as_read;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, progress};
 use crate::coverage::{Decided, Missing, missing};
 use crate::model::Model;
-use crate::pipeline::{Options, optimize, prices};
+use crate::pipeline::{self, Options, optimize, prices};
 use crate::{explain, show};
 use mlc_cuda::{Launch, Launches, launches};
 use mlc_dsl::shown;
@@ -101,7 +100,10 @@ fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
         ..Options::default()
     };
     let launches = match args.no_optimize {
-        true => launches(&as_read(&model.program, &model.library, &options)?, &model.library)?,
+        true => launches(
+            &pipeline::plan_as_read(&model.program, &model.library, &options)?,
+            &model.library,
+        )?,
         false => {
             let mut source = model.program.clone();
             explain::name_all(&mut source, &model.library);

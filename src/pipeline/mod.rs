@@ -438,6 +438,16 @@ pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> Result
     plan_at(program, library, &TargetPrices::new(library, target, None))
 }
 
+/// The same for the target and at the figures that options say.
+pub fn plan_as_read(
+    program: &Program,
+    library: &Library,
+    options: &Options,
+) -> Result<Plan, Error> {
+    let target = target(library, &options.target)?;
+    plan_with(program, library, &target, &options.costing.model(&target, program))
+}
+
 /// The same, priced by a model.
 pub fn plan_with(
     program: &Program,

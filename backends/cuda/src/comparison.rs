@@ -157,7 +157,7 @@ fn difference(own: &[f64], other: &[f64]) -> f64 {
 }
 
 /// Up to what part of the largest element results may differ that are accumulated in `f32` in another order, and rounded.
-fn tolerance(dtype: DType) -> f64 {
+pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 4e-3,
         DType::BF16 => 3e-2,

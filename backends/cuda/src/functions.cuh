@@ -13,6 +13,69 @@ DEVICE unsigned short float_to_bfloat16_bits(float v) {
 }
 DEVICE float bfloat16_bits_to_float(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
 
+// Floats of at most 8 bits, by the bits of exponent and mantissa, the bias, and what codes beyond the largest number mean.
+enum Special { INFINITY_IS_SPECIAL, LAST_IS_NAN, ZERO_IS_NAN, FINITE };
+// The magnitude of the largest number.
+template <int E, int M, Special S> DEVICE int last_code() {
+  int ones = (1 << (E + M)) - 1;
+  return S == LAST_IS_NAN ? ones - 1 : S == INFINITY_IS_SPECIAL ? ones - (1 << M) : ones;
+}
+// 2^e of an exponent that normal floats have.
+DEVICE float power_of_two(int e) { return __int_as_float((e + 127) << 23); }
+template <int E, int M, int BIAS, Special S> DEVICE float small_bits_to_float(unsigned char bits) {
+  int code = bits & ((1 << (E + M)) - 1), exponent = code >> M, fraction = code & ((1 << M) - 1);
+  bool is_negative = (bits >> (E + M) & 1) != 0;
+  if (S == ZERO_IS_NAN && is_negative && code == 0) return NOT_A_NUMBER;
+  if (code > last_code<E, M, S>()) {
+    if (S != INFINITY_IS_SPECIAL || code > last_code<E, M, S>() + 1) return NOT_A_NUMBER;
+    return is_negative ? -INFINITE_F : INFINITE_F;
+  }
+  float v = exponent == 0 ? (float)fraction * power_of_two(1 - BIAS - M)
+                          : (float)(fraction + (1 << M)) * power_of_two(exponent - BIAS - M);
+  return is_negative ? -v : v;
+}
+// The code of the nearest number, ties to even; beyond the largest one infinity, or NaN, or the largest one, whichever there is.
+template <int E, int M, int BIAS, Special S> DEVICE unsigned char float_to_small_bits(float v) {
+  const int last = last_code<E, M, S>();
+  unsigned bits = __float_as_uint(v), magnitude = bits & 0x7fffffffu;
+  unsigned char sign = (unsigned char)((bits >> 31) << (E + M));
+  if (magnitude > 0x7f800000u) {
+    if (S == FINITE) return 0;
+    if (S == ZERO_IS_NAN) return 1 << (E + M);
+    return sign | (unsigned char)(S == LAST_IS_NAN ? last + 1 : last + 3);
+  }
+  // Numbers below the smallest normal one share its distance.
+  int exponent = max((int)(magnitude >> 23) - 127 + BIAS, 1);
+  float steps = rintf(__uint_as_float(magnitude) * power_of_two(M + BIAS - exponent));
+  float below = (float)(min(exponent - 1, 1 << E) << M);
+  int code = (int)fminf(below + steps, (float)(last + 1));
+  if (S == FINITE) return sign | (unsigned char)min(code, last);
+  if (S == ZERO_IS_NAN && code > last) return 1 << (E + M);
+  if (S == ZERO_IS_NAN && code == 0) return 0;
+  return sign | (unsigned char)code;
+}
+// Powers of two without a sign: 2^-127 is no normal float.
+DEVICE float power_bits_to_float(unsigned char bits) {
+  if (bits == 0xff) return NOT_A_NUMBER;
+  return bits == 0 ? __int_as_float(0x00400000) : power_of_two((int)bits - 127);
+}
+// The nearest one, ties up; NaN outside of the range.
+DEVICE unsigned char float_to_power_bits(float v) {
+  unsigned bits = __float_as_uint(v);
+  if (bits < 0x00400000u || bits > 0x7f000000u) return 0xff;
+  if (bits < 0x00800000u) return bits >= 0x00600000u ? 1 : 0;
+  return (unsigned char)((bits >> 23) + ((bits & 0x007fffffu) >= 0x00400000u));
+}
+// A float that rounds to fewer bits as the number does: what is cut off is told by the last bit.
+DEVICE float to_odd(float v) { return v; }
+DEVICE float to_odd(double v) {
+  float near = (float)v;
+  if (near != near || near == v) return near;
+  unsigned bits = __float_as_uint(near);
+  if (fabs((double)near) > fabs(v)) bits -= 1;
+  return __uint_as_float(bits | 1u);
+}
+
 // The larger and the smaller number: NaN if either is, and 0 is above -0.
 template <class T> DEVICE T maximum(T a, T b) {
   if (a > b) return a;
@@ -57,6 +120,7 @@ DEVICE long long truncate_unsigned(double v) {
 
 // Integers of 64 bits: they wrap, and division by zero yields 0.
 typedef unsigned long long word;
+DEVICE long long wrap_signed(int bits, long long v) { return (long long)((word)v << (64 - bits)) >> (64 - bits); }
 DEVICE long long add_int(long long a, long long b) { return (long long)((word)a + (word)b); }
 DEVICE long long sub_int(long long a, long long b) { return (long long)((word)a - (word)b); }
 DEVICE long long mul_int(long long a, long long b) { return (long long)((word)a * (word)b); }

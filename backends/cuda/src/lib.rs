@@ -29,6 +29,7 @@ mod variants;
 pub use alternative::{Alternative, Copied, Kind, Work};
 pub use buffers::DeviceConstants;
 pub use code::Code;
+pub use comparison::tolerance;
 pub use convolution::{Convolution, Order, Part, Window};
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};

@@ -105,7 +105,11 @@ impl Launch for MatMul {
             for (b, s) in begin.iter_mut().zip(&columns.sums) {
                 *b = s.wrapping_mul(p).wrapping_neg();
             }
-            let x = &inputs[0].bytes[left..][..self.m * self.k];
+            // Without depth there is nothing at any offset.
+            let x = match self.m * self.k {
+                0 => &[],
+                length => &inputs[0].bytes[left..][..length],
+            };
             let stride = 4 * groups(self.k);
             let plain = self.rows.0 == 0 && stride == self.k;
             let lens = [if plain { 0 } else { self.m * stride }];

@@ -131,6 +131,12 @@ fn batches_and_transposed_operands() {
             let y = c.apply("matmul_integer", &[], &[a, b, p, q]);
             vec![followed(c, y, 3, i % 5, DType::U8)]
         });
+        check(&format!("no depth {left} {right}"), EXACT, |c| {
+            let (a, b) = (bytes(c, left, &[2, 3, 1, 0]), bytes(c, right, &[2, 3, 0, 5]));
+            let (a, b) = (c.given(a), c.given(b));
+            let (p, q) = (number(c, 100), zeros(c, i % 2, 5));
+            vec![c.apply("matmul_integer", &[], &[a, b, p, q])]
+        });
         check(&format!("one matrix for all {left} {right}"), EXACT, |c| {
             let (a, b) = (bytes(c, left, &[2, 5, 12]), bytes(c, right, &[70, 12]));
             let (a, b) = (c.given(a), c.builder.constant(b));

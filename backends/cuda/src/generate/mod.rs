@@ -177,8 +177,8 @@ impl<'a> Generator<'a> {
     ) -> Result<Generator<'a>, BackendError> {
         let program = &plan.program;
         let types = program.nodes.iter().flat_map(|n| &n.types);
-        if let Some(small) = types.map(|t| t.dtype).find(|d| d.is_small() || *d == DType::Str) {
-            return Err(unsupported(format!("the element type {small}")));
+        if types.into_iter().any(|t| t.dtype == DType::Str) {
+            return Err(unsupported(format!("the element type {}", DType::Str)));
         }
         let port = |name: &str, ty: (DType, Vec<usize>)| Port {
             name: name.to_string(),

@@ -54,6 +54,7 @@ pub fn widened(dtype: DType, element: &str) -> String {
 pub fn narrowed(dtype: DType, v: &str) -> String {
     match dtype {
         DType::F64 => v.into(),
+        d if d.is_small() => spell::element(d, v),
         d => spell::element(d, &format!("(float)({v})")),
     }
 }
@@ -73,6 +74,10 @@ fn from_bits(dtype: DType, bits: &str) -> String {
         DType::F32 => format!("__uint_as_float((unsigned)({bits}))"),
         DType::F64 => format!("__longlong_as_double((long long)({bits}))"),
         DType::Bool => format!("(unsigned char)(({bits}) != 0)"),
+        d if d.is_small() && d.is_float() => {
+            format!("(unsigned char)(({bits}) & {})", d.canonical(0xff))
+        }
+        d if d.is_small() => spell::element(d, bits),
         d => format!("({})({bits})", spell::stored(d)),
     }
 }

@@ -11,15 +11,44 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::F16 | DType::BF16 | DType::U16 => "unsigned short",
         DType::F32 => "float",
         DType::F64 => "double",
-        DType::I8 => "signed char",
+        DType::I8 | DType::I4 | DType::I2 => "signed char",
         DType::I16 => "short",
         DType::I32 => "int",
         DType::I64 => "long long",
         DType::U32 => "unsigned",
         DType::U64 => "unsigned long long",
-        // Plans with the types below are refused.
+        // Those of fewer bits have a byte each; plans with texts are refused.
         _ => "unsigned char",
     }
+}
+
+/// How functions of `functions.cuh` on a float of at most 8 bits are named.
+fn small(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::F8E4M3FN => "small_bits_to_float<4, 3, 7, LAST_IS_NAN>",
+        DType::F8E4M3FNUZ => "small_bits_to_float<4, 3, 8, ZERO_IS_NAN>",
+        DType::F8E5M2 => "small_bits_to_float<5, 2, 15, INFINITY_IS_SPECIAL>",
+        DType::F8E5M2FNUZ => "small_bits_to_float<5, 2, 16, ZERO_IS_NAN>",
+        DType::F8E8M0 => "power_bits_to_float",
+        DType::F6E2M3 => "small_bits_to_float<2, 3, 1, FINITE>",
+        DType::F6E3M2 => "small_bits_to_float<3, 2, 3, FINITE>",
+        DType::F4E2M1 => "small_bits_to_float<2, 1, 1, FINITE>",
+        _ => return None,
+    })
+}
+
+/// The number of a code.
+fn decoded(from_bits: &str, code: &str) -> String {
+    format!("{from_bits}({code})")
+}
+
+/// The code of a number, of 32 or 64 bits.
+fn encoded(from_bits: &str, v: &str) -> String {
+    let to_bits = match from_bits.strip_prefix("small_bits_to_float") {
+        Some(format) => format!("float_to_small_bits{format}"),
+        None => "float_to_power_bits".into(),
+    };
+    format!("{to_bits}(to_odd({v}))")
 }
 
 /// The type that floats are computed in.
@@ -36,7 +65,10 @@ pub fn loaded(dtype: DType, element: &str, double: bool) -> String {
         DType::F64 if !double => format!("(float){element}"),
         DType::F32 | DType::F64 => element.into(),
         DType::Bool => format!("(long long)({element} != 0)"),
-        _ => format!("(long long){element}"),
+        d => match small(d) {
+            Some(from_bits) => decoded(from_bits, element),
+            None => format!("(long long){element}"),
+        },
     }
 }
 
@@ -46,7 +78,11 @@ pub fn element(dtype: DType, v: &str) -> String {
         DType::F16 => format!("float_to_half_bits({v})"),
         DType::BF16 => format!("float_to_bfloat16_bits({v})"),
         DType::Bool => format!("(unsigned char)(({v}) != 0)"),
-        _ => format!("({})({v})", stored(dtype)),
+        d => match small(d) {
+            Some(from_bits) => encoded(from_bits, v),
+            None if d.is_small() => format!("({})({})", stored(d), wrapped(d, v)),
+            None => format!("({})({v})", stored(d)),
+        },
     }
 }
 
@@ -55,6 +91,10 @@ pub fn wrapped(dtype: DType, v: &str) -> String {
     match dtype {
         DType::Bool => format!("(long long)(({v}) != 0)"),
         DType::I64 | DType::U64 => v.into(),
+        DType::I4 => format!("wrap_signed(4, {v})"),
+        DType::I2 => format!("wrap_signed(2, {v})"),
+        DType::U4 => format!("(({v}) & 15LL)"),
+        DType::U2 => format!("(({v}) & 3LL)"),
         d if d.is_float() => v.into(),
         d => format!("(long long)({})({v})", stored(d)),
     }
@@ -75,7 +115,10 @@ pub fn rounded(dtype: DType, v: &str, double: bool) -> String {
         DType::F16 => format!("half_bits_to_float(float_to_half_bits({v}))"),
         DType::BF16 => format!("bfloat16_bits_to_float(float_to_bfloat16_bits({v}))"),
         DType::F32 if double => format!("(double)(float)({v})"),
-        _ => v.into(),
+        d => match small(d) {
+            Some(from_bits) => decoded(from_bits, &encoded(from_bits, v)),
+            None => v.into(),
+        },
     }
 }
 
