@@ -1,11 +1,11 @@
 //! Programs of primitive operators, and their values node by node, exact or perturbed.
 //!
 //! Perturbed runs show how ill-conditioned a program is: every rounding of a working type is
-//! made at random, inside definitions too.
+//! made at random, inside definitions and operators too.
 
 use crate::generate::given;
 use crate::random::Random;
-use mlc_backends::reference::{Array, Precision, Reference};
+use mlc_backends::reference::{Array, Engine, Noise as Round, Precision, Reference, round_to};
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
 use mlc_dsl::unfold::{is_open, unfold};
@@ -86,9 +86,11 @@ pub fn trace(
     inputs: &[Tensor],
     mut noise: Noise,
 ) -> Result<Trace, String> {
-    let precision =
-        if matches!(noise, Noise::Rounded) { Precision::Rounded } else { Precision::F64 };
-    let reference = Reference { precision, ..Reference::default() };
+    let (precision, seed) = match &mut noise {
+        Noise::None => (Precision::F64, None),
+        Noise::Rounded => (Precision::Rounded, None),
+        Noise::Random(rng) => (Precision::F64, Some(rng.bits())),
+    };
     let mut values: Vec<Vec<Array>> = Vec::with_capacity(program.nodes.len());
     let (mut extreme, mut limit) = (false, false);
     for n in &program.nodes {
@@ -106,11 +108,16 @@ pub fn trace(
                 if let (true, Noise::Random(rng)) = (sums(class), &mut noise) {
                     args = args.into_iter().map(|a| disturb(a, rng)).collect();
                 }
-                let made = reference
+                let engine = seed.map_or(Engine::default(), |seed| inside(seed, &args));
+                let mut made = Reference { precision, engine }
                     .apply(library, *call, &given(attrs), &args)
                     .map_err(|e| e.to_string())?;
                 limit |= at_limit(&args, &made);
+                extreme |= &*library.call(*call).name == "prod" && overflows(&args);
                 let moves = matches!(class, OpClass::View | OpClass::Movement);
+                if let (true, Noise::Random(rng)) = (sums(class), &mut noise) {
+                    made = made.into_iter().map(|a| with_any_zeros(a, rng)).collect();
+                }
                 (made, !moves)
             }
         };
@@ -121,6 +128,30 @@ pub fn trace(
         values.push(made);
     }
     Ok(Trace { values, extreme, limit })
+}
+
+/// How an operator is evaluated whose numbers are rounded on the way, those of 16 bits in 32.
+fn inside(seed: u64, args: &[Array]) -> Engine {
+    let is_double = args.iter().any(|a| a.dtype() == DType::F64);
+    let dtype = if is_double { DType::F64 } else { DType::F32 };
+    Engine::Noisy(Round { seed, dtype })
+}
+
+/// Whether a product of elements is beyond `f32` in some order.
+fn overflows(args: &[Array]) -> bool {
+    let of = |a: &Array| {
+        let large = a.floats().unwrap_or_default().iter().filter(|v| v.is_finite());
+        large.map(|v| v.abs().log2().max(0.0)).sum::<f64>()
+    };
+    args.iter().any(|a| a.dtype() != DType::F64 && of(a) > 127.0)
+}
+
+/// Zeros of either sign: a sum has the one or the other by how it begins.
+fn with_any_zeros(a: Array, rng: &mut Random) -> Array {
+    let Some(f) = a.floats().filter(|f| f.contains(&0.0)) else { return a };
+    let sign = if rng.unit() < 0.5 { -1.0 } else { 1.0 };
+    let values = f.iter().map(|&v| if v == 0.0 { 0.0 * sign } else { v }).collect();
+    Array::from_f64(a.dtype(), a.shape().to_vec(), values).unwrap_or(a)
 }
 
 /// True of operators that may add up elements.
@@ -153,9 +184,11 @@ fn is_extreme(a: &Array) -> bool {
     a.floats().is_some_and(|f| f.iter().any(beyond))
 }
 
+/// Elements a few roundings away, as numbers of their type: two that differ by as little may become equal.
 fn disturb(a: Array, rng: &mut Random) -> Array {
-    let u = 4.0 * a.dtype().unit_roundoff();
+    let (dtype, u) = (a.dtype(), 4.0 * a.dtype().unit_roundoff());
     let Some(f) = a.floats() else { return a };
-    let values = f.iter().map(|v| v * (1.0 + u * (2.0 * rng.unit() - 1.0))).collect();
+    let one = |v: &f64| round_to(dtype, v * (1.0 + u * (2.0 * rng.unit() - 1.0)));
+    let values = f.iter().map(one).collect();
     Array::from_f64(a.dtype(), a.shape().to_vec(), values).unwrap_or(a)
 }

@@ -1,8 +1,8 @@
 //! The generator and the oracle on a small library of their own.
 
 use mlc_dsl::check::library;
-use mlc_dsl::ir::{NodeKind, Program};
-use mlc_dsl::library::Library;
+use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::{CallId, Library};
 use mlc_fuzz::input_values::Style;
 use mlc_fuzz::oracle::examine;
 use mlc_fuzz::{Generator, Size, Stage, Subject, Verdict};
@@ -33,8 +33,23 @@ op matmul(a: F[..h, m, k], b: F[..h, k, n]) -> y: F[..h, m, n]
   y[..h, m, n] = sum(k) a[..h, m, k] * b[..h, k, n]
 ";
 
+/// Operators that lose digits inside, or decide by the last one.
+const DELICATE: &str = "
+/// Small numbers lose digits.
+op hat(a: F[..s]) -> y: F[..s]
+  y[..s] = 1 - abs(1 - a[..s])
+
+/// Whether nothing is lost.
+op kept(a: F[..s], b: F[..s]) -> y: F[..s]
+  y[..s] = 1 if a[..s] + b[..s] - b[..s] == a[..s] else 0
+";
+
 fn small() -> Library {
-    let (library, diags) = library(&[("small.rules".into(), TEXT.into())]);
+    library_of(TEXT)
+}
+
+fn library_of(text: &str) -> Library {
+    let (library, diags) = library(&[("small.rules".into(), text.into())]);
     assert!(diags.is_empty(), "{diags:?}");
     library
 }
@@ -80,6 +95,51 @@ fn the_oracle_sees_what_is_wrong() {
     let seen = |v: &&Verdict| matches!(v, Verdict::Differs(f) if f.stage == Stage::Meaning);
     let n = wrong.iter().filter(seen).count();
     assert!(n > 10, "seen in {n} of 40 programs");
+}
+
+/// A backend that computes in 32 bits, and adds a number to every result.
+fn verdicts_in_f32(beside: f32) -> Vec<Verdict> {
+    let library = library_of(DELICATE);
+    let generator = Generator::new(&library);
+    let of = |x: f32, rest: &[f32]| match rest {
+        [] => 1.0 - (1.0 - x).abs(),
+        [other, ..] => f32::from(u8::from((x + other) - other == x)),
+    };
+    let run = |p: &Program, inputs: &[Tensor]| {
+        let floats: Vec<Vec<f32>> = inputs.iter().map(|t| t.to_f32().to_vec()).collect();
+        let apply = p.nodes.iter().rfind(|n| !n.args.is_empty()).expect("an operator");
+        // One value may be both operands.
+        let input = |v: &Value| match p.nodes[v.node.0 as usize].kind {
+            NodeKind::Input(i) => &floats[i as usize],
+            _ => panic!("an input"),
+        };
+        let args: Vec<&Vec<f32>> = apply.args.iter().map(input).collect();
+        let one = |i: usize| {
+            let rest: Vec<f32> = args[1..].iter().map(|a| a[i]).collect();
+            f64::from(of(args[0][i], &rest) + beside)
+        };
+        let values: Vec<f64> = (0..args[0].len()).map(one).collect();
+        Ok(vec![Tensor::from_f64(DType::F32, inputs[0].shape().to_vec(), &values)])
+    };
+    let optimise = |p: &Program| Ok(p.clone());
+    let subject = Subject { library: &library, optimise: &optimise, run: &run };
+    let programs = (0..2).flat_map(|op| (0..40).map(move |seed| (CallId(op), seed)));
+    let drawn = programs.filter_map(|(op, seed)| Some((generator.single(op, seed)?, seed)));
+    let is_single = |p: &Program| p.inputs.iter().all(|i| i.1.dtype == DType::F32);
+    let drawn = drawn.filter(|d| is_single(&d.0) && d.0.consts.is_empty());
+    drawn.map(|(p, seed)| examine(&subject, &p, &[Style::Normal], seed)).collect()
+}
+
+#[test]
+fn the_oracle_counts_roundings_inside_of_operators() {
+    let right = verdicts_in_f32(0.0);
+    assert!(right.len() > 10, "{} programs", right.len());
+    for v in right {
+        assert!(matches!(v, Verdict::Agrees(1)), "{v:?}");
+    }
+    let wrong = verdicts_in_f32(1e-3);
+    let seen = wrong.iter().filter(|v| matches!(v, Verdict::Differs(_))).count();
+    assert!(seen > 10, "seen in {seen} of {} programs", wrong.len());
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Evaluates applications of constants with the reference interpreter.
 
 use mlc_backends::BackendError;
-use mlc_backends::reference::Reference;
+use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::canon::Structural;
 use mlc_dsl::ir::{Attr, DType, Tensor, Type};
-use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::library::{CallId, Library, OpClass};
 use mlc_extract::resources;
 use mlc_extract::work::Works;
 use std::collections::HashMap;
@@ -99,7 +99,8 @@ impl Folder {
 
     /// The value of an application, computed in f64 and rounded once; `None` if the reference interpreter refuses, or would be long, or if its
     /// value hinges on the sign of a zero, or is a negative zero for an infinity: no law tells zeros of both signs apart, so they are one class,
-    /// and so would be both infinities.
+    /// and so would be both infinities. Nor has it a value here if that is beyond its type: laws hold of the number, not of the infinity or the
+    /// zero that it is rounded to, as `(x * a) * a = x * (a * a)` does.
     pub fn evaluate(
         &self,
         call: CallId,
@@ -119,9 +120,35 @@ impl Folder {
         let result = results.into_iter().next()?;
         let is_meant =
             Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype;
-        let is_plain =
-            !loses_sign(&args, &result) && !self.hinges_on_zeros(call, attrs, &args, &result);
+        let is_plain = !loses_sign(&args, &result)
+            && !self.hinges_on_zeros(call, attrs, &args, &result)
+            && !self.is_beyond_type(call, attrs, &args, &result);
         (is_meant && is_plain).then_some(result)
+    }
+
+    /// Whether an element is infinite or zero only because its type has no number that is so large or small.
+    fn is_beyond_type(
+        &self,
+        call: CallId,
+        attrs: &[Attr],
+        args: &[&Tensor],
+        result: &Tensor,
+    ) -> bool {
+        let is_end = |v: f64| v.is_infinite() || v == 0.0;
+        let may = result.dtype().is_float() && (0..result.len()).any(|i| is_end(result.get_f64(i)));
+        // What is moved is as it was.
+        let class = self.library.call(call).class;
+        if !may || matches!(class, OpClass::View | OpClass::Movement) {
+            return false;
+        }
+        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let args: Vec<Array> = args.iter().map(|t| Array::from_tensor(t)).collect();
+        let made = Reference::default().apply(&self.library, call, &attrs, &args);
+        let Some(exact) = made.ok().and_then(|made| made.first().map(Array::to_f64)) else {
+            return false;
+        };
+        let is_lost = |(i, v): (usize, f64)| is_end(result.get_f64(i)) && !is_end(v) && !v.is_nan();
+        exact.into_iter().enumerate().any(is_lost)
     }
 
     /// Whether the result would be another one if the zeros of the operands had the other sign.
@@ -173,4 +200,44 @@ fn with_other_zeros(t: &Tensor) -> Tensor {
     let other = |v: f64| if v == 0.0 { -v } else { v };
     let all: Vec<f64> = t.to_f64().into_iter().map(other).collect();
     Tensor::from_f64(t.dtype(), t.shape().to_vec(), &all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A difference that is 0 or NaN is any multiple of itself: where such numbers were multiplied with each other until they were
+    /// infinite, it became NaN everywhere.
+    #[test]
+    fn what_is_beyond_its_type_has_no_value() {
+        let text = "
+            op mul(a: F[..s], b: F[..s]) -> y: F[..s]
+              y[..s] = a[..s] * b[..s]
+            op log(a: F[..s]) -> y: F[..s]
+              y[..s] = log(a[..s])
+            op flat(a: F[..s, n]) -> y: F[..s, n]
+              y[..s, n] = a[..s, n]
+        ";
+        let (library, found) = mlc_dsl::check::library(&[("small.rules".into(), text.into())]);
+        assert!(found.is_empty(), "{found:?}");
+        let library = Arc::new(library);
+        let folder = Folder::new(library.clone());
+        let of = |dtype, values: &[f64]| Tensor::from_f64(dtype, vec![values.len()], values);
+        let value = |name: &str, args: &[Tensor]| {
+            let call = library.find(name).expect("an operator");
+            let ty = Type::known(args[0].dtype(), args[0].shape());
+            folder.evaluate(call, &[], &ty, args).map(|t| t.to_f64())
+        };
+        let single = |values: &[f64]| of(DType::F32, values);
+        let product = |a: &[f64], b: &[f64]| value("mul", &[single(a), single(b)]);
+        assert_eq!(product(&[2.0, 0.0], &[3.0, 4.0]), Some(vec![6.0, 0.0]));
+        assert_eq!(product(&[2.0, 1e30], &[3.0, 1e30]), None);
+        assert_eq!(product(&[2.0, 1e-30], &[3.0, -1e-30]), None);
+        let halves = [of(DType::F16, &[300.0]), of(DType::F16, &[300.0])];
+        assert_eq!(value("mul", &halves), None);
+        let infinite = f64::INFINITY;
+        assert_eq!(product(&[infinite], &[2.0]), Some(vec![infinite]));
+        assert_eq!(value("log", &[single(&[0.0])]), Some(vec![-infinite]));
+        assert_eq!(value("flat", &[single(&[infinite, 0.0])]), Some(vec![infinite, 0.0]));
+    }
 }

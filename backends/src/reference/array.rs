@@ -79,12 +79,8 @@ impl Array {
         let u = 4.0 * self.dtype.unit_roundoff();
         if let Elements::Float(v) = &mut self.elements {
             let place = |(i, x): (usize, &mut f64)| {
-                // The finalizer of MurmurHash3.
-                let mut h = seed ^ x.to_bits() ^ (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-                h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-                let unit = ((h ^ (h >> 33)) >> 11) as f64 / (1u64 << 53) as f64;
-                *x *= 1.0 + u * (2.0 * unit - 1.0);
+                let bits = seed ^ x.to_bits() ^ (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                *x *= 1.0 + u * (2.0 * unit(bits) - 1.0);
             };
             Arc::make_mut(v).iter_mut().enumerate().for_each(place);
         }
@@ -151,6 +147,13 @@ impl Array {
         let shape = self.shape.iter().map(|&d| Extent::from(d)).collect();
         Type::new(self.dtype, shape)
     }
+}
+
+/// A number of 0 to 1 for bits: the finalizer of MurmurHash3.
+pub(super) fn unit(bits: u64) -> f64 {
+    let h = (bits ^ (bits >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    ((h ^ (h >> 33)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// Number of elements, if it can be addressed. A zero extent makes it zero whatever the others are.

@@ -3,6 +3,7 @@
 //! Evaluation looks up no names and allocates nothing. A read outside its input without
 //! `else` is recorded as a [`Fault`]; its value is then 0 and the run fails.
 
+use super::Noise;
 use super::array::{round_to, truncate, wrap};
 use super::scalar::{Cmp, IntOp, Monoid, RealOp, Unary};
 use mlc_dsl::ir::DType;
@@ -203,6 +204,8 @@ pub struct Machine<'a> {
     outside: bool,
     /// The first fault, if there was one.
     pub fault: Option<Fault>,
+    /// How numbers are rounded that are computed on the way; not at all if it is `None`.
+    pub noise: Option<Noise>,
     /// Rows of floats that are free for use.
     pub reals: Vec<Vec<f64>>,
     /// Rows of integers that are free for use.
@@ -219,6 +222,7 @@ impl<'a> Machine<'a> {
             inputs,
             outside: false,
             fault: None,
+            noise: None,
             reals: vec![],
             ints: vec![],
             truths: vec![],
@@ -243,6 +247,12 @@ impl<'a> Machine<'a> {
             InputElements::Float(v) => v[offset] as i64,
             InputElements::Single(v) => f64::from(v[offset]) as i64,
         }
+    }
+
+    /// A number that was computed.
+    #[inline]
+    fn computed(&self, v: f64) -> f64 {
+        self.noise.map_or(v, |noise| noise.rounded(v))
     }
 
     /// Why the evaluation failed, if it did.
@@ -341,11 +351,15 @@ impl Real {
     pub fn eval(&self, m: &mut Machine) -> f64 {
         match self {
             Real::Const(v) => *v,
-            Real::Unary(f, a) => (f.apply)(a.eval(m)),
+            Real::Unary(f, a) => {
+                let v = (f.apply)(a.eval(m));
+                m.computed(v)
+            }
             Real::Neg(a) => -a.eval(m),
             Real::Binary(op, a, b) => {
                 let a = a.eval(m);
-                op.apply(a, b.eval(m))
+                let v = op.apply(a, b.eval(m));
+                m.computed(v)
             }
             Real::Read(read) => match (read.offset(m), &read.otherwise) {
                 (Ok(offset), _) => m.float(read.input, offset),
@@ -364,7 +378,10 @@ impl Real {
             }
             Real::Reduce(r) => {
                 let (op, mut acc) = r.monoid.real();
-                for_each(&r.over, m, |m| acc = op.apply(acc, r.body.eval(m)));
+                for_each(&r.over, m, |m| {
+                    let v = op.apply(acc, r.body.eval(m));
+                    acc = m.computed(v);
+                });
                 acc
             }
             Real::FromInt(sign, a) => from_int(*sign, a.eval(m)),

@@ -4,7 +4,7 @@ use super::array::{Array, Elements, wrap};
 use super::code::{Fault, InputElements, Machine, Slot, for_each};
 use super::compile::{Body, MeaningCode};
 use super::row_evaluation::{self, Axis, Rows};
-use super::{Engine, contract};
+use super::{Engine, Noise, contract};
 use crate::workers;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +41,8 @@ pub(super) fn evaluate(
     at: Option<(Slot, i64)>,
 ) -> Result<Elements, Fault> {
     match engine {
-        Engine::Plain => plain(code, n, sources, at),
+        Engine::Plain => plain(code, n, sources, None, at),
+        Engine::Noisy(noise) => plain(code, n, sources, Some(noise), at),
         Engine::Fast => fast(code, n, sources, at),
     }
 }
@@ -70,9 +71,11 @@ fn plain(
     code: &MeaningCode,
     n: usize,
     sources: &[InputElements],
+    noise: Option<Noise>,
     at: Option<(Slot, i64)>,
 ) -> Result<Elements, Fault> {
     let mut m = machine(code, sources, at);
+    m.noise = noise;
     let axes = open_axes(code, at);
     let elements = match &code.body {
         Body::Real(body) => {

@@ -61,6 +61,26 @@ pub enum Precision {
     Disturbed(u64),
 }
 
+/// Roundings at random, the same for equal numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Noise {
+    /// Decides them.
+    pub seed: u64,
+    /// The type that numbers are rounded to.
+    pub dtype: DType,
+}
+
+impl Noise {
+    /// The number rounded, up to three halves of a last place away; itself if the type has it.
+    pub fn rounded(self, v: f64) -> f64 {
+        if round_to(self.dtype, v) == v || v.is_nan() {
+            return v;
+        }
+        let part = 2.0 * array::unit(self.seed ^ v.to_bits()) - 1.0;
+        round_to(self.dtype, v * (1.0 + 2.0 * self.dtype.unit_roundoff() * part))
+    }
+}
+
 /// How meanings are evaluated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
@@ -69,6 +89,8 @@ pub enum Engine {
     Fast,
     /// Element by element, exactly as written.
     Plain,
+    /// The same, with every number that is computed on the way rounded up or down at random.
+    Noisy(Noise),
 }
 
 /// The backend that interprets meanings.
