@@ -216,3 +216,32 @@ fn weights_with_unaligned_rows_lie_with_their_axes_exchanged() {
         held.unwrap_or_else(|m| panic!("{what}, {m}\n{text}"));
     }
 }
+
+/// Which part of a concatenation elements side by side are of is decided once for all of them.
+#[test]
+fn parts_of_concatenations_are_copied_by_wide_accesses() {
+    let text = "
+        def channels(x: f16[1, 5, 5, 64], y: f16[1, 5, 5, 32], z: f16[1, 5, 5, 8]) -> f16[1, 5, 5, 104]
+          = concat(concat(x, y, axis=3), z, axis=3)
+        def planes(x: f32[2, 4, 7, 7], y: f32[2, 12, 7, 7]) -> f32[2, 16, 7, 7] = concat(x, y, axis=1)
+        def rows(x: bf16[3, 5, 24], y: bf16[3, 2, 24]) -> bf16[3, 7, 24] = concat(x, y, axis=1)
+        def doubles(x: f64[6, 4], y: f64[6, 2]) -> f64[6, 6] = concat(x, y, axis=1)
+        def twice(x: f32[6, 8], y: f32[6, 8]) -> f32[6, 24] = concat(x, concat(y, x, axis=1), axis=1)
+        def odd(x: f32[6, 5], y: f32[6, 7]) -> f32[6, 12] = concat(x, y, axis=1)
+        def steps(x: f32[3, 6], y: f32[5, 6]) -> f32[8, 6] = concat(x, y, axis=0)
+        def cut(x: f32[8, 16], y: f32[8, 16]) -> f32[8, 12]
+          = slice(concat(x, y, axis=1), start=[0, 12], size=[8, 12], step=[1, 1])
+    ";
+    let wide = ("load_pack", "out_of_range");
+    let cases = [
+        ("channels", wide.0, wide.1),
+        ("planes", wide.0, wide.1),
+        ("rows", wide.0, wide.1),
+        ("doubles", wide.0, wide.1),
+        ("twice", wide.0, wide.1),
+        ("odd", "KERNEL(", "load_pack"),
+        ("steps", wide.0, wide.1),
+        ("cut", "KERNEL(", ""),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Special]);
+}

@@ -115,12 +115,17 @@ fn elements(
     let mut width = side_by_side(&axes, widest(dtype));
     let mut is_apart = width == 1;
     if width > 1 {
-        let accesses = e.trial(|e| e.lanes("at", &axes, width, one));
-        is_apart = accesses.apart > 0;
         let loops = !e.look(&[(v, index.clone())]).reductions.is_empty();
-        if known.is_some() || loops || accesses.together <= accesses.apart {
-            width = 1;
-        }
+        let is_single = known.is_some() || loops;
+        let trial = |width| e.trial(|e| e.lanes("at", &axes, width, one));
+        is_apart = trial(width).apart > 0;
+        // Accesses that are not aligned to as many elements may be to half of them.
+        let is_wide = |w: &i64| {
+            let accesses = trial(*w);
+            accesses.together > accesses.apart
+        };
+        let widths = [8, 4, 2].into_iter().filter(|w| *w <= width && !is_single);
+        width = widths.into_iter().find(is_wide).unwrap_or(1);
     }
     if is_apart
         && known.is_none()

@@ -42,6 +42,9 @@ impl Scope {
                 if wide == self.double { v } else { format!("({kind}){v}") }
             }
             Real::If(c, a, b) => {
+                if let Some(selected) = e.selected(self.node, r) {
+                    return selected;
+                }
                 let c = self.truth(e, c);
                 let kind = spell::real(self.double);
                 e.choose(kind, &c, |e| self.real(e, a), |e| self.real(e, b))

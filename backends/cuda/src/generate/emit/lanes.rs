@@ -27,7 +27,7 @@ pub(super) struct Lanes {
     mark: usize,
     depth: usize,
     /// How many scopes are open in the loop's body.
-    scopes: usize,
+    pub(super) scopes: usize,
     /// What is read at once, by value and offset.
     packs: HashMap<(Value, String), String>,
     /// What is written at once: its name, and where it goes.
@@ -58,9 +58,32 @@ pub fn side_by_side(axes: &[(Slot, i64)], most: i64) -> i64 {
 }
 
 impl Lanes {
+    /// Elements of a turn.
+    pub(super) fn width(&self) -> i64 {
+        self.width
+    }
+
+    /// All of them as a type of C++.
+    pub(super) fn pack(&self, dtype: DType) -> String {
+        pack(dtype, self.width)
+    }
+
+    /// The condition that a variable is below a number, if it is so for all elements of a turn or for none.
+    pub(super) fn condition(&self, slot: Slot, n: i64) -> Option<String> {
+        let n_of = |n: i64| spell::int(n);
+        let Some(at) = self.group.iter().position(|g| g.0 == slot) else {
+            let is_outer = slot < self.variables;
+            return is_outer.then(|| format!("{} < {}", Emitter::name(slot), n_of(n)));
+        };
+        // Of the outermost axis the position along all of them tells it.
+        let each: i64 = self.group[1..].iter().map(|g| g.1).product();
+        let end = n.checked_mul(each)?;
+        (at == 0 && end % self.width == 0).then(|| format!("{} < {}", self.side, n_of(end)))
+    }
+
     /// Where the accesses of a turn at this offset begin, if they lie side by side from an aligned element on; whether they are
     /// all at one place. What an axis of one element contributes is nothing.
-    fn place(&self, offset: &Affine, extents: &[i64]) -> Result<String, bool> {
+    pub(super) fn place(&self, offset: &Affine, extents: &[i64]) -> Result<String, bool> {
         let own: Vec<i64> = self.group.iter().map(|g| offset.factor(g.0)).collect();
         if own.iter().zip(&self.group).all(|(f, g)| *f == 0 || g.1 == 1) {
             return Err(true);
@@ -258,7 +281,7 @@ impl<'k> Emitter<'k> {
         found
     }
 
-    fn before_lanes(&mut self, text: String) {
+    pub(super) fn before_lanes(&mut self, text: String) {
         let Some(lanes) = &mut self.lanes else { return };
         self.lines.insert(lanes.mark, format!("{}{text}", "  ".repeat(lanes.depth)));
         lanes.mark += 1;

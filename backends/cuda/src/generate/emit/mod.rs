@@ -6,6 +6,7 @@
 mod expressions;
 mod lanes;
 mod memory;
+mod selection;
 mod shared;
 
 use super::kernel::KernelProgram;
