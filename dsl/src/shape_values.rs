@@ -15,12 +15,14 @@ use crate::infer::Application;
 use crate::ir::{Attr, DType, Extent, Tensor};
 use crate::library::{CallKind, Callable, Dim};
 
-/// Tensors with more elements are not known.
+/// Tensors with more elements are not known, but for those of a type that indices have.
 pub const MAX_ELEMENTS: usize = 4096;
+/// Indices, such as those of the rows of a slice that is written to.
+const MAX_INDICES: usize = 1 << 16;
 /// Sums, differences and comparisons of integers up to here cannot overflow.
 const EXACT: i64 = 1 << 53;
 /// Evaluations with more steps are given up.
-const MAX_STEPS: usize = 1 << 18;
+const MAX_STEPS: usize = 1 << 20;
 
 /// The value of one element.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +51,8 @@ impl Known {
         if t.dtype() == DType::Str {
             return None;
         }
-        if t.len() > MAX_ELEMENTS || t.dtype() == DType::U64 && (0..t.len()).any(beyond) {
+        if t.len() > most_elements(t.dtype()) || t.dtype() == DType::U64 && (0..t.len()).any(beyond)
+        {
             return None;
         }
         let element = |i| match t.dtype().is_float() {
@@ -106,6 +109,15 @@ impl KnownElement {
     }
 }
 
+/// How many elements of a type are known at most.
+fn most_elements(dtype: DType) -> usize {
+    match dtype {
+        // Truth values are comparisons of them.
+        DType::I32 | DType::I64 | DType::Bool => MAX_INDICES,
+        _ => MAX_ELEMENTS,
+    }
+}
+
 /// One output of an operator on known arguments; `None` if it is not known.
 pub fn evaluate(
     call: &Callable,
@@ -118,8 +130,8 @@ pub fn evaluate(
     let meaning = meanings.get(output)?;
     let ty = app.types.get(output)?;
     let shape = ty.known_shape()?;
-    let count =
-        shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d).filter(|&n| n <= MAX_ELEMENTS))?;
+    let most = most_elements(ty.dtype);
+    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d).filter(|&n| n <= most))?;
     let indices = vec![None; meaning.variables];
     let mut ev = Evaluator { env: &app.env, inputs: args, indices, steps: 0 };
     let variables = ev.variables(&meaning.index, pattern.dims.as_deref(), shape.len())?;

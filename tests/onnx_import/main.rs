@@ -22,6 +22,7 @@ mod operators;
 mod recurrent;
 mod reuse;
 mod scans;
+mod scatter;
 mod sizes;
 mod small_types;
 mod strings;
