@@ -194,6 +194,14 @@ fn const_of(v: &Val) -> Option<i64> {
     if let Val::Attr(Attr::Int(e)) = v { e.as_const() } else { None }
 }
 
+/// The quotient of whole numbers among real ones; by a zero, whose sign is not known here, there is none.
+fn quotient(a: &Extent, b: &Extent) -> Option<Val> {
+    let exact = a.div_exact(b).map(Attr::Int);
+    let divisor = || b.as_const().filter(|b| *b != 0);
+    let real = || Some(Attr::float(a.as_const()? as f64 / divisor()? as f64));
+    exact.or_else(real).map(Val::Attr)
+}
+
 fn compare(op: BinaryOp, a: i64, b: i64) -> Option<bool> {
     Some(match op {
         BinaryOp::Eq => a == b,
@@ -343,7 +351,7 @@ impl Evaluator<'_> {
         let real = elements && self.inputs.iter().any(|k| k.dtype.is_float());
         match (op, &x, &y) {
             (BinaryOp::Div, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) if real => {
-                p.div_exact(q).map(|v| Val::Attr(Attr::Int(v)))
+                quotient(p, q)
             }
             (BinaryOp::Div, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) if elements => {
                 // Integer elements divide towards zero, indices towards minus infinity.
@@ -355,7 +363,7 @@ impl Evaluator<'_> {
             (BinaryOp::Div, Val::Attr(Attr::Float(_)), _)
             | (BinaryOp::Div, _, Val::Attr(Attr::Float(_))) => {
                 if let (Some(a), Some(b)) = (int_of(&x), int_of(&y)) {
-                    return a.div_exact(&b).map(|q| Val::Attr(Attr::Int(q)));
+                    return quotient(&a, &b);
                 }
                 eval::binary(op, x, y).ok()
             }
@@ -544,6 +552,18 @@ mod tests {
         let t = Tensor::from_i64(DType::I64, vec![2, 1], &[3, -4]);
         assert_eq!(Known::of(&t).and_then(|k| k.tensor()), Some(t));
         assert!(Known::of(&Tensor::from_f32(vec![5000], vec![0.0; 5000])).is_none());
+    }
+
+    #[test]
+    fn quotients_of_whole_numbers_need_not_be_whole() {
+        let of = |a: i64, b: i64| match quotient(&Extent::from(a), &Extent::from(b)) {
+            Some(Val::Attr(a)) => a.as_f64(),
+            _ => None,
+        };
+        assert_eq!((of(6, 3), of(7, 2), of(1, -4)), (Some(2.0), Some(3.5), Some(-0.25)));
+        assert_eq!((of(1, 0), of(0, 0)), (None, None));
+        let n = Extent::sym("n");
+        assert_eq!(quotient(&n, &Extent::from(2)), None);
     }
 
     #[test]

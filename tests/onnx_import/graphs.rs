@@ -61,6 +61,30 @@ fn shapes_are_computed_at_import() {
     check_at(&[13, 17], raw, &feeds, &[count(&[6, 4])]);
 }
 
+/// An image is scaled to a given side: its other side is a quotient, cut to whole pixels.
+#[test]
+fn sizes_by_a_quotient_are_known() {
+    let scalar = |v: f64| Const(floats(&[], &[v]));
+    let to = |dtype: i64| [("to", int(dtype))];
+    let nodes = vec![
+        node("Shape", &["x0"], &["sides"], &[]),
+        node("Cast", &["sides"], &["real"], &to(1)),
+        node("ReduceMin", &["real"], &["least"], &[("keepdims", int(0))]),
+        node("Reciprocal", &["least"], &["part"], &[]),
+        node("Mul", &["part", "x1"], &["by"], &[]),
+        node("Mul", &["real", "by"], &["scaled"], &[]),
+        node("Floor", &["scaled"], &["cut"], &[]),
+        node("Div", &["cut", "x2"], &["half"], &[]),
+        node("Cast", &["half"], &["whole"], &to(7)),
+        node("ConstantOfShape", &["whole"], &["y"], &[]),
+    ];
+    // 10 / 6 of 7 is 11.67, half of which is 5.5.
+    let args = [In(count(&[6, 7])), scalar(10.0), scalar(2.0)];
+    let (raw, _) = model(17, &args, nodes, &["y"]);
+    let program = import(raw, library()).expect("it is imported").program;
+    assert_eq!(program.ty(program.outputs[0].1).to_string(), "f32[5, 5]");
+}
+
 #[test]
 fn known_conditions_take_a_branch() {
     let branch = |op: &str| {
