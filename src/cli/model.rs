@@ -32,7 +32,7 @@ pub(super) fn load_for(
 
 /// Tells what is odd about a model.
 pub(super) fn told_notes(model: &Model, common: &Common) {
-    model.notes().iter().for_each(|note| common.screen.note(&format!("note: {note}\n")));
+    common.screen.notes(model.notes());
 }
 
 /// The same for a run that is given these inputs, without its notes: those inputs that decide shapes are constants of the

@@ -83,8 +83,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let opset = as_onnx::opset(&crate::optimizer::info(&model), args.opset)?;
     let told: Vec<String> = model.notes().to_vec();
     let model = model.written_at(opset)?;
-    let more = model.notes().iter().filter(|n| !told.contains(n));
-    more.for_each(|note| args.common.screen.note(&format!("note: {note}\n")));
+    args.common.screen.notes(model.notes().iter().filter(|n| !told.contains(n)));
     let mut info = crate::optimizer::info(&model);
     let mut model = model;
     if model.info.is_none() {

@@ -241,7 +241,7 @@ pub(super) fn optimized(
     screen.note(&super::optimize::measured(&done.report));
     screen.note(&told(&done.report));
     warn(&done.report);
-    done.report.notes.iter().for_each(|n| screen.note(&format!("note: {n}\n")));
+    screen.notes(&done.report.notes);
     Ok(done)
 }
 

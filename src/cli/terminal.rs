@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use clap::ValueEnum;
+use indexmap::IndexMap;
 use mlc_dsl::message_text::is_wild;
 use mlc_files::Named;
 use std::borrow::Cow;
@@ -95,6 +96,16 @@ impl Screen {
         }
     }
 
+    /// Tells notes on the side; of those that differ by what is in backquotes alone the first one, and how many there are, unless
+    /// the user wants to know more.
+    pub fn notes<'n>(&self, notes: impl IntoIterator<Item = &'n String>) {
+        let each = |note: &String| format!("note: {note}\n");
+        match self.verbose {
+            true => notes.into_iter().for_each(|note| self.note(&each(note))),
+            false => grouped(notes).iter().for_each(|note| self.note(&each(note))),
+        }
+    }
+
     /// True if the user wants to know more.
     pub fn verbose(&self) -> bool {
         self.verbose
@@ -176,9 +187,24 @@ pub fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// The first of notes that differ by what is in backquotes alone, with how many others there are.
+fn grouped<'n>(notes: impl IntoIterator<Item = &'n String>) -> Vec<String> {
+    let kind = |note: &str| note.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let mut kinds: IndexMap<String, (&String, usize)> = IndexMap::new();
+    for note in notes {
+        kinds.entry(kind(note)).or_insert((note, 0)).1 += 1;
+    }
+    let told = |(note, count): &(&String, usize)| match count - 1 {
+        0 => note.to_string(),
+        1 => format!("{note} (so is one more; `--verbose` names it)"),
+        more => format!("{note} (so are {more} more; `--verbose` names them)"),
+    };
+    kinds.values().map(told).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::escaped;
+    use super::{escaped, grouped};
 
     #[test]
     fn what_a_terminal_obeys_is_escaped_but_for_colours() {
@@ -186,5 +212,15 @@ mod tests {
         assert_eq!(escaped(text, true), "a\tü\n\x1b[1;31mb\x1b[0m\\u{1b}[2J\\r\\u{202e}\\u{1b}[");
         assert_eq!(escaped("\x1b[31mb", false), "\\u{1b}[31mb");
         assert_eq!(escaped("plain\n", false), "plain\n");
+    }
+
+    #[test]
+    fn notes_that_differ_by_names_are_told_once() {
+        let notes = ["node `a` is odd", "it is late", "node `b` is odd", "node `c` is `d`"];
+        let notes = notes.map(String::from);
+        let one = "node `a` is odd (so is one more; `--verbose` names it)";
+        assert_eq!(grouped(&notes), [one, "it is late", "node `c` is `d`"]);
+        let many = ["`a`", "`b`", "`c`"].map(String::from);
+        assert_eq!(grouped(&many), ["`a` (so are 2 more; `--verbose` names them)"]);
     }
 }
