@@ -166,12 +166,18 @@ def against(path, dtype, peer):
     return work
 
 
+def half(start):
+    """Half of the columns of a matrix of so many rows, which `{rows}` stands for."""
+    return f"slice(x, start=[0, {start}], size=[{{rows}}, 2048], step=[1, 1])"
+
+
 # Kernels that memory bounds, over a matrix of rows by 4096 in f32.
 BOUND = {
     "elements": "x * 2 + 1",
     "softmax": "softmax(x, axis=1)",
     "row_sums": "sum(x, axes=[1])",
     "transpose": "exp(transpose(x, perm=[1, 0]))",
+    "halves": f"concat({half(2048)}, {half(0)}, axis=1)",
 }
 SIZES = (64, 256)
 
@@ -198,7 +204,7 @@ def bound(name, body, mib):
 
     def work(context, seconds):
         path = context.folder / f"{name}_{mib}.rules"
-        path.write_text(f"/// What memory bounds.\ndef model(x: f32[{rows}, 4096]) -> {types.get(name, f'f32[{rows}, 4096]')}\n  = {body}\n")
+        path.write_text(f"/// What memory bounds.\ndef model(x: f32[{rows}, 4096]) -> {types.get(name, f'f32[{rows}, 4096]')}\n  = {body.format(rows=rows)}\n")
         found = bench(context, path, seconds)
         rate = moved / found["least_seconds"]
         return Outcome(PASSED, f"{rate / 1e9:.0f} GB/s", {"rate": rate, "size": f"{mib} MiB"})
