@@ -137,13 +137,14 @@ fn inside(seed: u64, args: &[Array]) -> Engine {
     Engine::Noisy(Round { seed, dtype })
 }
 
-/// Whether a product of elements is beyond `f32` in some order.
+/// Whether a product of elements is beyond `f32` in some order: too large, or so small that it is 0, which an infinity makes NaN.
 fn overflows(args: &[Array]) -> bool {
-    let of = |a: &Array| {
-        let large = a.floats().unwrap_or_default().iter().filter(|v| v.is_finite());
-        large.map(|v| v.abs().log2().max(0.0)).sum::<f64>()
+    let of = |a: &Array, sign: f64| {
+        let numbers = a.floats().unwrap_or_default().iter().filter(|v| v.is_finite() && **v != 0.0);
+        numbers.map(|v| (sign * v.abs().log2()).max(0.0)).sum::<f64>()
     };
-    args.iter().any(|a| a.dtype() != DType::F64 && of(a) > 127.0)
+    let is_beyond = |a: &Array| of(a, 1.0).max(of(a, -1.0)) > 126.0;
+    args.iter().any(|a| a.dtype() != DType::F64 && is_beyond(a))
 }
 
 /// Zeros of either sign: a sum has the one or the other by how it begins.

@@ -229,6 +229,22 @@ fn a_mean_of_no_elements_is_no_multiple_of_their_sum() {
     agrees_after_rounds(&b.finish(vec![("y".into(), mean)]));
 }
 
+/// Numbers under an operator with a unit are merged as it says, not as a sum's are.
+#[test]
+fn numbers_of_bits_do_not_add_up() {
+    for (name, bits) in [("bitwise_xor", [2.0, 2.0]), ("bitwise_or", [1.0, 3.0])] {
+        let mut b = Builder::new(library());
+        let found = |name: &str| library().find(name).expect("shipped");
+        let x = b.input("x", Type::known(DType::I64, &[]));
+        let [inner, outer] = bits.map(|v| b.constant(Tensor::from_f64(DType::I64, vec![], &[v])));
+        let nothing = || Some(Attr::Ints(vec![]));
+        let padded = b.apply(found("pad"), &[nothing(), nothing()], &[x, x]).expect("types")[0];
+        let once = b.apply(found(name), &[], &[padded, inner]).expect("types")[0];
+        let twice = b.apply(found(name), &[], &[outer, once]).expect("types")[0];
+        agrees_after_rounds(&b.finish(vec![("y".into(), twice)]));
+    }
+}
+
 /// What reaches zeros of both signs, all infinities and quotients of them by constants alone.
 #[test]
 fn constants_that_hinge_on_the_sign_of_a_zero_are_not_taken_for_others() {

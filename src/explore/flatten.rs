@@ -6,7 +6,8 @@
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
-use mlc_dsl::library::CallId;
+use mlc_dsl::expr::{BinaryOp, ExprKind};
+use mlc_dsl::library::{CallId, CallKind, Callable};
 use mlc_dsl::pattern::OPERANDS;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -168,13 +169,25 @@ fn join(graph: &Graph, call: CallId, a: &View, b: &View) -> Option<View> {
     operands.extend(&b.operands);
     operands.sort();
     let scalar = match (a.scalar, b.scalar) {
-        (Some(x), Some(y)) => Some(merge(graph, call, x, y)),
+        (Some(x), Some(y)) => Some(merge(graph.library.call(call), x, y)?),
         (x, y) => x.or(y),
     };
     Some(View { operands, scalar })
 }
 
-/// Two numbers under the operator: only sums (unit 0) and products (unit 1) have numbers merged.
-pub fn merge(graph: &Graph, call: CallId, a: f64, b: f64) -> f64 {
-    if graph.library.call(call).unit == Some(0.0) { a + b } else { a * b }
+/// Two numbers under the operator, which must be a sum or a product by its meaning: a unit alone does not say how numbers merge.
+fn merge(call: &Callable, a: f64, b: f64) -> Option<f64> {
+    match arithmetic(call)? {
+        BinaryOp::Add => Some(a + b),
+        _ => Some(a * b),
+    }
+}
+
+/// What an operator is to numbers, if it is a sum or a product.
+pub fn arithmetic(call: &Callable) -> Option<BinaryOp> {
+    let CallKind::Op(meanings) = &call.kind else { return None };
+    match &meanings.first()?.value.kind {
+        ExprKind::Binary(op @ (BinaryOp::Add | BinaryOp::Mul), ..) => Some(*op),
+        _ => None,
+    }
 }

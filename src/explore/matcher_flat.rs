@@ -1,12 +1,12 @@
 //! Matches sums and products on their flattened views: assigns operands, and determines what is left over.
 
-use super::flatten::View;
+use super::flatten::{self, View};
 use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, Next, Rest, State};
 use super::matcher_attrs::close;
 use egg::Id;
 use mlc_dsl::eval::eval;
-use mlc_dsl::expr::Expr;
+use mlc_dsl::expr::{BinaryOp, Expr};
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallId, TypePattern};
@@ -238,8 +238,10 @@ impl Matcher<'_> {
                 }
                 // A mean of no elements has an infinite number, of which nothing is a multiple.
                 let has_quotient = |n: f64| n.is_finite() && n != 0.0;
-                match self.graph.library.call(call).unit {
-                    Some(1.0) if w.abs() != 1.0 && [v, w, v / w].into_iter().all(has_quotient) => {
+                match flatten::arithmetic(self.graph.library.call(call)) {
+                    Some(BinaryOp::Mul)
+                        if w.abs() != 1.0 && [v, w, v / w].into_iter().all(has_quotient) =>
+                    {
                         next(st, Some(v / w))
                     }
                     _ => ControlFlow::Continue(()),
