@@ -3,7 +3,7 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 pub use crate::expr::Name;
-use crate::expr::{AttrType, Domain, Expr, Meaning};
+use crate::expr::{AttrType, BinaryOp, Domain, Expr, ExprKind, Meaning};
 use crate::ir::{DType, Program, Type};
 use crate::onnx::Declaration;
 use crate::pattern::Patterns;
@@ -142,6 +142,17 @@ pub struct Callable {
 }
 
 impl Callable {
+    /// Whether numbers under it are added up or multiplied with each other: of an operator with a unit that is a sum or a
+    /// product by its meaning. A unit alone does not say how numbers merge.
+    pub fn arithmetic(&self) -> Option<BinaryOp> {
+        self.unit?;
+        let CallKind::Op(meanings) = &self.kind else { return None };
+        match &meanings.first()?.value.kind {
+            ExprKind::Binary(op @ (BinaryOp::Add | BinaryOp::Mul), ..) => Some(*op),
+            _ => None,
+        }
+    }
+
     /// True of a change of layout whose result has more elements than its operand, and not a few: folding constants
     /// leaves it in the program, for it costs nothing to read.
     pub fn enlarges(&self, args: &[&Type], results: &[Type]) -> bool {

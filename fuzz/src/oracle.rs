@@ -226,12 +226,13 @@ impl Context<'_> {
                     continue;
                 }
                 let mut s = spread.get_or_insert_with(|| self.spread(RUNS));
+                let room =
+                    |s: &RoundingSpread| s.by_output[o].get(i).copied().unwrap_or(f64::INFINITY);
                 let explains = |s: &RoundingSpread| {
-                    let room = s.by_output[o].get(i).copied().unwrap_or(f64::INFINITY);
                     s.limit && rigour == Rigour::Optimised
-                        || room.is_infinite()
+                        || room(s).is_infinite()
                         || s.extreme
-                        || (x - y).abs() <= near + SLACK * room
+                        || (x - y).abs() <= near + SLACK * room(s)
                 };
                 if !explains(s) && s.runs < MORE_RUNS {
                     s = spread.insert(self.spread(MORE_RUNS));
@@ -242,11 +243,10 @@ impl Context<'_> {
                 if explains(s) {
                     continue;
                 }
-                let room = s.by_output[o].get(i).copied().unwrap_or(f64::INFINITY);
                 let name = &self.program.outputs[o].0;
                 return Err(format!(
                     "output {name}, element {i}: {x:?} expected, {y:?} found (roundings explain {:.1e})",
-                    SLACK * room
+                    SLACK * room(s)
                 ));
             }
         }

@@ -85,7 +85,7 @@ fn needs(library: &Library, law: &Law, rewritten: &BTreeSet<CallId>) -> BTreeSet
         let implied = Some(*call) == broadcast
             && matches!(attrs.first(), Some(Some(Expr { kind: ExprKind::List(_), .. })));
         let computed = !term.args.is_empty() && numbers == term.args.len();
-        let spared = library.call(*call).unit.is_some() && numbers > 0;
+        let spared = library.call(*call).arithmetic().is_some() && numbers > 0;
         if !implied && !computed && !spared && !rewritten.contains(call) {
             out.insert(*call);
         }

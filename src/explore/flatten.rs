@@ -6,8 +6,8 @@
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
-use mlc_dsl::expr::{BinaryOp, ExprKind};
-use mlc_dsl::library::{CallId, CallKind, Callable};
+use mlc_dsl::expr::BinaryOp;
+use mlc_dsl::library::CallId;
 use mlc_dsl::pattern::OPERANDS;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ pub(super) const DEPTH: usize = 3;
 /// One view of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// The operands, sorted; none is a number unless the operator has no unit.
+    /// The operands, sorted; none is a number unless the operator merges none.
     pub operands: Vec<Id>,
     /// All numbers among the operands as one.
     pub scalar: Option<f64>,
@@ -122,7 +122,7 @@ impl Flattenings {
     /// every subset of its addends would be a sum of its own.
     fn opens(&self, graph: &Graph, call: CallId, id: Id) -> bool {
         let number = |id: Id| graph.facts(id).uniform.is_some();
-        graph.library.call(call).unit != Some(0.0)
+        graph.library.call(call).arithmetic() != Some(BinaryOp::Add)
             || !self.shared.contains(&id)
             || applications(graph, call, id).any(|(a, b)| number(a) || number(b))
     }
@@ -130,8 +130,8 @@ impl Flattenings {
 
 /// The view of an argument that looks through nothing: a number, or the class.
 fn itself(graph: &Graph, call: CallId, id: Id) -> View {
-    let unit = graph.library.call(call).unit;
-    match graph.facts(id).uniform.filter(|_| unit.is_some()) {
+    let merges = graph.library.call(call).arithmetic().is_some();
+    match graph.facts(id).uniform.filter(|_| merges) {
         Some(v) => View { operands: vec![], scalar: Some(v) },
         None => View { operands: vec![graph.egg.find(id)], scalar: None },
     }
@@ -169,25 +169,16 @@ fn join(graph: &Graph, call: CallId, a: &View, b: &View) -> Option<View> {
     operands.extend(&b.operands);
     operands.sort();
     let scalar = match (a.scalar, b.scalar) {
-        (Some(x), Some(y)) => Some(merge(graph.library.call(call), x, y)?),
+        (Some(x), Some(y)) => Some(merge(graph, call, x, y)),
         (x, y) => x.or(y),
     };
     Some(View { operands, scalar })
 }
 
-/// Two numbers under the operator, which must be a sum or a product by its meaning: a unit alone does not say how numbers merge.
-fn merge(call: &Callable, a: f64, b: f64) -> Option<f64> {
-    match arithmetic(call)? {
-        BinaryOp::Add => Some(a + b),
-        _ => Some(a * b),
-    }
-}
-
-/// What an operator is to numbers, if it is a sum or a product.
-pub fn arithmetic(call: &Callable) -> Option<BinaryOp> {
-    let CallKind::Op(meanings) = &call.kind else { return None };
-    match &meanings.first()?.value.kind {
-        ExprKind::Binary(op @ (BinaryOp::Add | BinaryOp::Mul), ..) => Some(*op),
-        _ => None,
+/// Two numbers under an operator that merges them.
+fn merge(graph: &Graph, call: CallId, a: f64, b: f64) -> f64 {
+    match graph.library.call(call).arithmetic() {
+        Some(BinaryOp::Add) => a + b,
+        _ => a * b,
     }
 }

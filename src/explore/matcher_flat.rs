@@ -1,6 +1,6 @@
 //! Matches sums and products on their flattened views: assigns operands, and determines what is left over.
 
-use super::flatten::{self, View};
+use super::flatten::View;
 use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, Next, Rest, State};
 use super::matcher_attrs::close;
@@ -238,7 +238,7 @@ impl Matcher<'_> {
                 }
                 // A mean of no elements has an infinite number, of which nothing is a multiple.
                 let has_quotient = |n: f64| n.is_finite() && n != 0.0;
-                match flatten::arithmetic(self.graph.library.call(call)) {
+                match self.graph.library.call(call).arithmetic() {
                     Some(BinaryOp::Mul)
                         if w.abs() != 1.0 && [v, w, v / w].into_iter().all(has_quotient) =>
                     {

@@ -174,7 +174,7 @@ impl Group<'_> {
     /// might lose it.
     fn agreeing(&self, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
         let mut others = self.agreeing_on(Numbers::Small, ways)?;
-        if self.all.iter().any(|a| a.work.is_activated()) {
+        if !ways.is_empty() && self.all.iter().any(|a| a.work.is_activated()) {
             others.extend(self.agreeing_on(Numbers::OneNan, ways)?);
         }
         Ok(others)

@@ -209,7 +209,7 @@ impl PatternCompiler<'_> {
                     attrs.iter().map(|a| a.as_ref().map(|e| substitute(e, &subst.attrs))).collect();
                 let p = self.apply(*call, attrs, args, dims, dtype);
                 let sum = matches!(self.pat(p).kind, PatKind::Flat(c, ..)
-                    if self.library.call(c).unit == Some(0.0));
+                    if self.library.call(c).arithmetic() == Some(BinaryOp::Add));
                 if sum && subst.dims.is_none() && self.closed.contains(&id) {
                     self.kept.insert(p);
                 }
@@ -354,8 +354,8 @@ impl PatternCompiler<'_> {
         dims: Vec<Dim>,
         dtype: DTypePattern,
     ) -> PatId {
-        let unit = self.library.call(call).unit;
-        let op = if unit == Some(0.0) { BinaryOp::Add } else { BinaryOp::Mul };
+        let arithmetic = self.library.call(call).arithmetic();
+        let op = arithmetic.unwrap_or(BinaryOp::Mul);
         let mut operands = Vec::new();
         let mut scalar: Option<Expr> = None;
         let mut merge = |e: Expr| {
@@ -376,7 +376,7 @@ impl PatternCompiler<'_> {
         let kept = |a: &PatId| self.kept.contains(a);
         self.hopeless |= !self.exact && !opens && !args.iter().any(kept);
         for a in args {
-            if unit.is_some()
+            if arithmetic.is_some()
                 && let Some(e) = self.as_scalar(a)
             {
                 merge(e.clone());

@@ -1,6 +1,6 @@
 //! The bodies of functions: loop shapes around what the emitter writes.
 
-use super::emit::{Emitter, Sharing, coordinates, offset_of, side_by_side, widest};
+use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, side_by_side, widest};
 use super::kernel::KernelProgram;
 use super::product::Product;
 use super::stages::{Shape, Stage};
@@ -118,14 +118,16 @@ fn elements(
         let loops = !e.look(&[(v, index.clone())]).reductions.is_empty();
         let is_single = known.is_some() || loops;
         let trial = |width| e.trial(|e| e.lanes("at", &axes, width, one));
-        is_apart = trial(width).apart > 0;
+        let widest = trial(width);
+        is_apart = widest.apart > 0;
+        let is_wide = |accesses: Accesses| accesses.together > accesses.apart;
         // Accesses that are not aligned to as many elements may be to half of them.
-        let is_wide = |w: &i64| {
-            let accesses = trial(*w);
-            accesses.together > accesses.apart
+        let narrower = || [4, 2].into_iter().filter(|w| *w < width).find(|w| is_wide(trial(*w)));
+        width = match (is_single, is_wide(widest)) {
+            (true, _) => 1,
+            (false, true) => width,
+            (false, false) => narrower().unwrap_or(1),
         };
-        let widths = [8, 4, 2].into_iter().filter(|w| *w <= width && !is_single);
-        width = widths.into_iter().find(is_wide).unwrap_or(1);
     }
     if is_apart
         && known.is_none()

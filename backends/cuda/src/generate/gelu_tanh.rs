@@ -1,6 +1,6 @@
 //! The activation `gelu_tanh` behind a product, however its definition was unfolded: it is told by the numbers that it yields.
 
-use super::emit::{Emitter, offset_of};
+use super::emit::{Emitter, offset_of, offset_read};
 use super::epilogue::source;
 use super::in_memory::number;
 use super::kernel::{KernelProgram, known};
@@ -96,8 +96,7 @@ impl Curve<'_, '_> {
 
     fn read(&mut self, of: Value, read: &Read<Real>, x: f64) -> Option<f64> {
         let from = source(self.e.kernel(), of, read)?;
-        let shape: Vec<usize> = read.shape.iter().map(|&n| n as usize).collect();
-        let is_here = offset_of(&shape, &read.index)? == offset_of(&self.p.shape, &self.p.index)?;
+        let is_here = offset_read(read)? == offset_of(&self.p.shape, &self.p.index)?;
         match from == self.inner {
             true => is_here.then_some(x),
             false if self.e.stored.contains_key(&from) => None,

@@ -1,6 +1,6 @@
 //! What the factors of products read as it is in memory, through views, and where it leaves what is there.
 
-use super::emit::{Emitter, offset_of};
+use super::emit::{Emitter, offset_read};
 use super::kernel::KernelProgram;
 use mlc_backends::reference::code::{Affine, Real};
 use mlc_backends::reference::compile::Body;
@@ -52,10 +52,9 @@ fn behind(e: &mut Emitter<'_>, of: Value, r: &Real, within: &[(Affine, i64)]) ->
     };
     let outside = outside.filter(|_| !inside.is_empty());
     if e.stored.contains_key(&source) && kernel.constant(source).is_none() {
-        let shape: Vec<usize> = read.shape.iter().map(|&n| n as usize).collect();
         let offset = match &read.fast {
             Some(fast) => fast.offset.clone(),
-            None => offset_of(&shape, &read.index)?,
+            None => offset_read(read)?,
         };
         return Some(InMemory { value: source, offset, inside, outside });
     }

@@ -304,6 +304,8 @@ fn by_library(
     let blas = Blas::new(table())?;
     assert_eq!(blas.name(), "cuBLASLt 130002");
     let ready = blas.prepare(p, &at, (Address(4096), 64), way)?.expect("is there");
+    let Thing::Product(compute, _) = thing(ready.product.handle) else { panic!("no product") };
+    assert_eq!(compute, if p.in_tf32 { 77 } else { 68 });
     assert!(blas.prepare(p, &at, (Address(4096), 64), 2)?.is_none(), "the second one is refused");
     blas.multiply(&ready, ptr::without_provenance_mut(5))?;
     Ok(out)

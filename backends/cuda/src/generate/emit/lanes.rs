@@ -70,15 +70,14 @@ impl Lanes {
 
     /// The condition that a variable is below a number, if it is so for all elements of a turn or for none.
     pub(super) fn condition(&self, slot: Slot, n: i64) -> Option<String> {
-        let n_of = |n: i64| spell::int(n);
         let Some(at) = self.group.iter().position(|g| g.0 == slot) else {
             let is_outer = slot < self.variables;
-            return is_outer.then(|| format!("{} < {}", Emitter::name(slot), n_of(n)));
+            return is_outer.then(|| format!("{} < {}", Emitter::name(slot), spell::int(n)));
         };
         // Of the outermost axis the position along all of them tells it.
         let each: i64 = self.group[1..].iter().map(|g| g.1).product();
         let end = n.checked_mul(each)?;
-        (at == 0 && end % self.width == 0).then(|| format!("{} < {}", self.side, n_of(end)))
+        (at == 0 && end % self.width == 0).then(|| format!("{} < {}", self.side, spell::int(end)))
     }
 
     /// Where the accesses of a turn at this offset begin, if they lie side by side from an aligned element on; whether they are

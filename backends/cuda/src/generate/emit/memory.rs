@@ -96,15 +96,19 @@ impl Emitter<'_> {
         name
     }
 
+    /// Whether elements of a value may be read in place of memory.
+    pub(super) fn is_elsewhere(&self, v: Value) -> bool {
+        self.window.as_ref().is_some_and(|w| w.value == v)
+            || self.instead.as_ref().is_some_and(|i| i.0.0 == v)
+            || self.keeping.open.is_some()
+    }
+
     /// Reads an element where it is, and has a number elsewhere, without a branch: threads would wait at its end for what they read in it. The first
     /// element is read there instead, and not used. `None` where elements are not read from memory.
     pub(super) fn guarded(&mut self, of: &InMemory) -> Option<String> {
         let (v, outside) = (of.value, of.outside?);
         let ty = self.kernel.program.ty(v);
-        let is_elsewhere = self.window.as_ref().is_some_and(|w| w.value == v)
-            || self.instead.as_ref().is_some_and(|i| i.0.0 == v)
-            || self.keeping.open.is_some();
-        if is_elsewhere || ty.known_shape()?.contains(&0) {
+        if self.is_elsewhere(v) || ty.known_shape()?.contains(&0) {
             return None;
         }
         self.read.insert(v);

@@ -14,12 +14,12 @@ use super::product::Term;
 use super::spelling::{self as spell, Kind};
 use super::tiling::Tiling;
 use expressions::Scope;
-use lanes::{Accesses, Lanes};
-pub use lanes::{Source, side_by_side, widest};
+use lanes::Lanes;
+pub use lanes::{Accesses, Source, side_by_side, widest};
 pub use memory::Window;
 use mlc_backends::reference::affine::{combine, placed_apart};
 use mlc_backends::reference::affine_visitor::AffineVisitor;
-use mlc_backends::reference::code::{Affine, Int, Real, Slot, Truth};
+use mlc_backends::reference::code::{Affine, Int, Read, Real, Slot, Truth};
 use mlc_backends::reference::compile::Body;
 use mlc_dsl::ir::{DType, Value};
 use shared::Keeping;
@@ -136,6 +136,12 @@ pub fn offset_of(shape: &[usize], index: &[Int]) -> Option<Affine> {
         stride = stride.checked_mul(n as i64)?;
     }
     Some(offset)
+}
+
+/// The offset of what is read, if its index is a linear form.
+pub fn offset_read<E>(read: &Read<E>) -> Option<Affine> {
+    let shape: Vec<usize> = read.shape.iter().map(|&n| n as usize).collect();
+    offset_of(&shape, &read.index)
 }
 
 fn reads_slots(i: &Int, slots: &BTreeSet<Slot>) -> bool {

@@ -1,7 +1,7 @@
 //! Elements side by side that lie in one of several values in memory, as those of a concatenation do: which one it is, is decided once for all
 //! elements of a turn, ahead of the loop.
 
-use super::{Emitter, linear, offset_of};
+use super::{Emitter, linear, offset_read};
 use crate::generate::spelling::{self as spell, Kind};
 use mlc_backends::reference::affine::combine;
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Sign, Slot, Truth};
@@ -101,8 +101,7 @@ impl Emitter<'_> {
             return None;
         }
         if self.stored.contains_key(&source) {
-            let shape: Vec<usize> = read.shape.iter().map(|&n| n as usize).collect();
-            return Some(Choice::Read(source, offset_of(&shape, &read.index)?));
+            return Some(Choice::Read(source, offset_read(read)?));
         }
         match self.placed(source, &read.index)? {
             Body::Real(next) => self.choice(source, &next, ranges),
@@ -115,11 +114,8 @@ impl Emitter<'_> {
         let Some(lanes) = &self.lanes else { return false };
         match choice {
             Choice::Read(v, offset) => {
-                let is_elsewhere = self.window.as_ref().is_some_and(|w| w.value == *v)
-                    || self.instead.as_ref().is_some_and(|i| i.0.0 == *v)
-                    || self.keeping.open.is_some()
-                    || self.unaligned.contains(v);
-                !is_elsewhere && lanes.place(offset, &self.extents).is_ok()
+                let is_apart = self.is_elsewhere(*v) || self.unaligned.contains(v);
+                !is_apart && lanes.place(offset, &self.extents).is_ok()
             }
             Choice::Below(slot, n, a, b) => {
                 lanes.condition(*slot, *n).is_some() && self.is_packed(a) && self.is_packed(b)
