@@ -102,7 +102,8 @@ functions! {
         ExpandSpec "expand_spec" ("from, to") "ONNX Expand's target: 1 where the operand has the extent already"
         SliceStart "slice_start" ("shape, start, step") "ONNX Slice's first index of each axis"
         SliceSize "slice_size" ("shape, start, end, step") "ONNX Slice's number of elements of each axis"
-        SliceEnd "slice_end" ("start, size, step") "ONNX Slice's `ends` for these first indices and sizes"
+        SliceStarts "slice_starts" ("shape, start, size, step") "ONNX Slice's `starts` for these first indices and sizes"
+        SliceEnds "slice_ends" ("shape, start, size, step") "ONNX Slice's `ends` that belong to `slice_starts`"
         ChangedAxes "changed_axes" ("shape, start, size") "the axes of which a slice takes only a part"
         SamePads "same_pads" ("size, reach, stride")
             "padding in all that makes the result the size over the stride, rounded up"

@@ -22,6 +22,7 @@ pub mod message_text;
 pub mod mismatch;
 pub mod onnx;
 mod onnx_shapes;
+mod onnx_slices;
 pub mod pattern;
 pub mod plan;
 pub mod pointwise;

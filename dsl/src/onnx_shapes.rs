@@ -4,6 +4,7 @@
 use crate::eval::{EvalError, Val};
 use crate::function::Function as F;
 use crate::ir::{Attr, DType, Extent};
+use crate::onnx_slices::{printed_end, printed_start, slice_size, slice_start};
 use std::collections::{HashMap, HashSet};
 
 /// Applies a function; `None` if there is none of this name with so many arguments.
@@ -41,7 +42,12 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
         (F::SliceSize, 4) => ints((|| {
             entries(&[l(0)?, l(1)?, l(2)?, l(3)?], |e| slice_size(&e[0], &e[1], &e[2], &e[3]))
         })()),
-        (F::SliceEnd, 3) => ints((|| entries(&[l(0)?, l(1)?, l(2)?], slice_end))()),
+        (F::SliceStarts, 4) => ints((|| {
+            entries(&[l(0)?, l(1)?, l(2)?, l(3)?], |e| printed_start(&e[0], &e[1], &e[2], &e[3]))
+        })()),
+        (F::SliceEnds, 4) => ints((|| {
+            entries(&[l(0)?, l(1)?, l(2)?, l(3)?], |e| printed_end(&e[0], &e[1], &e[2], &e[3]))
+        })()),
         (F::ChangedAxes, 3) => ints((|| {
             let (shape, start, size) = (l(0)?, l(1)?, l(2)?);
             let part = |i: &usize| {
@@ -284,101 +290,6 @@ fn labels(equation: &str, i: usize, ranks: &[i64]) -> Result<Vec<Extent>, EvalEr
     }
 }
 
-fn direction(step: &Extent) -> Result<i64, EvalError> {
-    match step.as_const() {
-        Some(s) if s != 0 => Ok(s),
-        _ => Err(EvalError::invalid(format!("{step} is no usable step"))),
-    }
-}
-
-/// Numbers so large that they mean the end of any axis.
-const FAR: i64 = i32::MAX as i64;
-
-/// A bound counted from the front; negative ones count from the end.
-fn from_front(n: &Extent, bound: &Extent) -> Extent {
-    match bound.as_const() {
-        Some(b) if b <= -FAR => Extent::from(-1),
-        Some(b) if b < 0 => n + bound,
-        None if bound.sign() == Some(-1) => n + bound,
-        _ => bound.clone(),
-    }
-}
-
-fn slice_start(n: &Extent, start: &Extent, step: &Extent) -> Result<Extent, EvalError> {
-    let step = direction(step)?;
-    let last = if step > 0 { n.clone() } else { n - &Extent::from(1) };
-    let at = match start.as_const() {
-        Some(s) if s >= FAR => return Ok(last.maximum(&Extent::from(0))),
-        Some(s) if s <= -FAR => return Ok(Extent::from(0)),
-        _ => from_front(n, start),
-    };
-    Ok(match (at.as_const(), last.as_const()) {
-        (Some(a), Some(l)) => Extent::from(a.min(l).max(0)),
-        _ => at,
-    })
-}
-
-fn slice_size(
-    n: &Extent,
-    start: &Extent,
-    end: &Extent,
-    step: &Extent,
-) -> Result<Extent, EvalError> {
-    let by = direction(step)?;
-    if n.is(0) {
-        return Ok(n.clone());
-    }
-    let first = slice_start(n, start, step)?;
-    let end = match end.as_const() {
-        Some(e) if e >= FAR => {
-            if by > 0 {
-                n.clone()
-            } else {
-                n - &Extent::from(1)
-            }
-        }
-        // As far as a number can lie before the front.
-        Some(e) if e <= -FAR => {
-            if by > 0 {
-                Extent::from(0)
-            } else {
-                Extent::from(-1)
-            }
-        }
-        _ => {
-            let e = from_front(n, end);
-            let (low, high) = if by > 0 {
-                (Extent::from(0), n.clone())
-            } else {
-                (Extent::from(-1), n - &Extent::from(1))
-            };
-            match (e.as_const(), end.as_const()) {
-                // A known end of a symbolic axis may lie beyond it.
-                (Some(_), Some(_)) => e.minimum(&high).maximum(&low),
-                _ => e,
-            }
-        }
-    };
-    let size = if by > 0 {
-        ceil_div(&(&end - &first), &Extent::from(by))
-    } else {
-        ceil_div(&(&first - &end), &Extent::from(by.saturating_neg()))
-    };
-    Ok(match size.as_const() {
-        Some(s) => Extent::from(s.max(0)),
-        None => size,
-    })
-}
-
-fn slice_end(e: &[Extent]) -> Result<Extent, EvalError> {
-    let end = &e[0] + &(&e[1] * &e[2]);
-    // -1 would mean the last element.
-    Ok(match end.sign() {
-        Some(-1) => Extent::from(i64::MIN + 1),
-        _ => end,
-    })
-}
-
 fn ceil_pads(
     size: &Extent,
     low: &Extent,
@@ -424,7 +335,9 @@ mod tests {
             &[&[0; 4], &[-END, 1, -1, END], &[END, END, -END, -1], &[1, 2, -1, -2]],
             &[0; 4],
         );
-        check(F::SliceEnd, &[&[9, 2], &[10, 3], &[-1, 2]], &[i64::MIN + 1, 8]);
+        let (size, start, count, step) = (&[10, 10][..], &[9, 2][..], &[10, 3][..], &[-1, 2][..]);
+        check(F::SliceStarts, &[size, start, count, step], &[9, 2]);
+        check(F::SliceEnds, &[size, start, count, step], &[i64::MIN + 1, 8]);
         check(F::ChangedAxes, &[&[4, 5, 6], &[0, 1, 0], &[4, 4, 5]], &[1, 2]);
     }
 

@@ -5,6 +5,7 @@ use super::export::ExportError;
 use super::export_types::allowed;
 use super::export_write::Sheet;
 use super::raw::RawAttr;
+use super::raw_tensor::code;
 use mlc_dsl::ir::{Atom, DType, Extent, Tensor, Type};
 use std::collections::{HashMap, HashSet};
 
@@ -125,6 +126,11 @@ impl Shapes {
         {
             return Ok(self.slice_of_shape(input, at, at + 1, out));
         }
+        if let Some((whole, bound)) = e.as_minimum().filter(|_| self.allows("Min")) {
+            let whole = self.list(&[whole], false, out)?;
+            let bound = self.list(&[Extent::from(bound)], false, out)?;
+            return Ok(out.node("Min", &[&whole, &bound], &[]));
+        }
         let mut sum: Option<String> = None;
         for (monomial, factor) in e.terms() {
             let mut product: Option<String> = None;
@@ -171,7 +177,7 @@ impl Shapes {
         whole: &Extent,
         out: &mut Sheet,
     ) -> Result<String, ExportError> {
-        let (op, a, b) = match atom {
+        let (a, b) = match atom {
             Atom::Sym(s) => {
                 let e = Extent::sym(s);
                 if e == *whole {
@@ -182,19 +188,55 @@ impl Shapes {
                 }
                 return self.list(&[e], false, out);
             }
-            // Extents are not negative: rounding towards zero or downwards is the same.
-            Atom::Div(a, b) => ("Div", a, b),
-            Atom::Mod(a, b) => ("Mod", a, b),
-            Atom::Max(a, b) => ("Max", a, b),
-            Atom::Min(a, b) => ("Min", a, b),
+            Atom::Positive(e) => return self.positive(e, whole, out),
+            Atom::Div(a, b) | Atom::Mod(a, b) => (a, b),
         };
-        let int = Some(DType::I64);
-        if !allowed(op, self.opset, &[int, int], &[int]) {
-            let (op, origin) = (op.to_lowercase(), format!("the extent {whole}"));
-            return Err(ExportError::Operator { op, origin, opset: self.opset });
+        let [x, y] = [a, b].map(|e| self.list(std::slice::from_ref(e), false, out));
+        let (x, y) = (x?, y?);
+        if matches!(atom, Atom::Mod(..)) {
+            self.must_be_allowed("Mod", whole)?;
+            return Ok(out.node("Mod", &[&x, &y], &[]));
         }
-        let a = self.list(std::slice::from_ref(a), false, out)?;
-        let b = self.list(std::slice::from_ref(b), false, out)?;
-        Ok(out.node(op, &[&a, &b], &[]))
+        // ONNX's division of integers rounds towards zero: what may be negative is rounded down first.
+        if a.at_least(0) && b.at_least(0) {
+            return Ok(out.node("Div", &[&x, &y], &[]));
+        }
+        self.must_be_allowed("Mod", whole)?;
+        let rest = out.node("Mod", &[&x, &y], &[]);
+        let multiple = out.node("Sub", &[&x, &rest], &[]);
+        Ok(out.node("Div", &[&multiple, &y], &[]))
+    }
+
+    /// `max(e, 0)`: until operator set 12 only of real numbers, so that a comparison is multiplied with.
+    fn positive(
+        &mut self,
+        e: &Extent,
+        whole: &Extent,
+        out: &mut Sheet,
+    ) -> Result<String, ExportError> {
+        let x = self.list(std::slice::from_ref(e), false, out)?;
+        if self.allows("Max") {
+            let zero = self.list(&[Extent::from(0)], false, out)?;
+            return Ok(out.node("Max", &[&x, &zero], &[]));
+        }
+        self.must_be_allowed("Mul", whole)?;
+        let real = out.node("Cast", &[&x], &[("to", RawAttr::Int(code(DType::F64).into()))]);
+        let zero = out.constant(Tensor::from_f64(DType::F64, vec![1], &[0.0]), "extents");
+        let above = out.node("Greater", &[&real, &zero], &[]);
+        let above = out.node("Cast", &[&above], &[("to", RawAttr::Int(code(DType::I64).into()))]);
+        Ok(out.node("Mul", &[&x, &above], &[]))
+    }
+
+    fn allows(&self, op: &str) -> bool {
+        let int = Some(DType::I64);
+        allowed(op, self.opset, &[int, int], &[int])
+    }
+
+    fn must_be_allowed(&self, op: &str, whole: &Extent) -> Result<(), ExportError> {
+        if self.allows(op) {
+            return Ok(());
+        }
+        let (op, origin) = (op.to_lowercase(), format!("the extent {whole}"));
+        Err(ExportError::Operator { op, origin, opset: self.opset })
     }
 }

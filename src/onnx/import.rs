@@ -9,6 +9,7 @@ use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_control::{self, FEW_REPEATED, MAX_REPEATED};
 use super::import_error::ImportError;
+use super::import_facts::told_as_bound;
 use super::import_items::{Items, imports};
 use super::import_kept::{OfData, Untyped};
 use super::import_read::OnnxItemInterpreter;
@@ -149,11 +150,12 @@ pub(super) fn import_as(
     raw.opset_imports = imports(&raw, library);
     let items = Items::of(library, &raw.opset_imports);
     let mut assumed: Vec<(String, Extent)> = Vec::new();
+    let mut facts: Vec<Extent> = Vec::new();
     let mut keeps = reading.kept.cloned();
     let (program, notes, opaque) = loop {
         let mut importer = Importer {
             items: &items,
-            sheet: Sheet::new(library, &reading.answers),
+            sheet: Sheet::new(library, &reading.answers, &facts),
             values: HashMap::new(),
             symbols: HashSet::new(),
             assumed: assumed.clone(),
@@ -180,11 +182,22 @@ pub(super) fn import_as(
                 }
                 let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
                 let program = program.with_late_constants();
-                break (program, importer.notes, importer.opaque);
+                let mut notes = importer.notes;
+                notes.extend(facts.iter().map(|f| {
+                    format!("its operators fit each other only where {}", told_as_bound(f))
+                }));
+                break (program, notes, importer.opaque);
             }
             Err(e) => match importer.sheet.take_conflict() {
                 Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
                     assumed.push((symbol, other));
+                }
+                _ if let Some(fact) = importer.sheet.take_needed_fact()
+                    && facts.len() < MAX_UNIFICATIONS
+                    && !facts.contains(&fact) =>
+                {
+                    drop(importer);
+                    facts.push(fact);
                 }
                 _ => {
                     let cut = reading.cuts.then(|| importer.cut(&raw, &e)).flatten();
@@ -404,6 +417,9 @@ impl Importer<'_> {
                 if depth > 0 && self.sheet.conflict().is_some_and(|(_, e)| e.as_const().is_some()) {
                     self.sheet.take_conflict();
                 }
+                if depth > 0 {
+                    self.sheet.take_needed_fact();
+                }
                 let e = match self.sheet.asked_in_vain() {
                     true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
                     false if self.sheet.is_symbolic() => e.of_shapes(),
@@ -417,7 +433,8 @@ impl Importer<'_> {
                         ImportError::UnknownOperator { .. } | ImportError::Undecided { .. }
                     );
                 // Only the main graph is written as it was.
-                let main = depth == 0 && (by_data || self.sheet.conflict().is_none());
+                let fits = self.sheet.conflict().is_none() && !self.sheet.needs_fact();
+                let main = depth == 0 && (by_data || fits);
                 if !(self.keeps.is_some() && foreign && main) {
                     return Err(e);
                 }
@@ -447,7 +464,7 @@ impl Importer<'_> {
 
     /// What was imported so far, with these outputs.
     pub(super) fn take_program(&mut self, outputs: Vec<(String, Value)>) -> Program {
-        let empty = Sheet::new(self.sheet.library(), self.sheet.answers());
+        let empty = Sheet::new(self.sheet.library(), self.sheet.answers(), self.sheet.facts());
         let sheet = std::mem::replace(&mut self.sheet, empty);
         sheet.finish(outputs).with_empty_constants().pruned()
     }

@@ -1,5 +1,6 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
+use super::import_facts::{bound_to_be_equal, bound_to_broadcast, simplified};
 use super::import_needs::{Misfit, broadcast_needs, equality_needs, is_open, number_for};
 use super::import_stage::Answers;
 use super::import_supposed::Supposed;
@@ -31,6 +32,10 @@ pub(super) struct Sheet<'a> {
     pub builder: Builder<'a>,
     known: HashMap<Value, Option<Rc<Known>>>,
     conflict: Option<(String, Extent)>,
+    /// Extents that are at least 0 wherever the model has a meaning.
+    facts: &'a [Extent],
+    /// One that would let the last extents that did not fit each other be equal.
+    needed_fact: Option<Extent>,
     misfit: Option<Misfit>,
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
@@ -45,12 +50,14 @@ pub(super) struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// An empty program.
-    pub fn new(library: &'a Library, answers: &'a Answers) -> Sheet<'a> {
+    /// An empty program of a model that has a meaning only where all of `facts` are at least 0.
+    pub fn new(library: &'a Library, answers: &'a Answers, facts: &'a [Extent]) -> Sheet<'a> {
         Sheet {
             builder: Builder::new(library),
             known: HashMap::new(),
             conflict: None,
+            facts,
+            needed_fact: None,
             misfit: None,
             undecided: vec![],
             unsupported: false,
@@ -60,6 +67,10 @@ impl<'a> Sheet<'a> {
             step: 0,
             calls: 0,
         }
+    }
+
+    pub fn facts(&self) -> &'a [Extent] {
+        self.facts
     }
 
     pub fn answers(&self) -> &'a Answers {
@@ -83,6 +94,16 @@ impl<'a> Sheet<'a> {
     /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
     pub fn take_conflict(&mut self) -> Option<(String, Extent)> {
         self.conflict.take()
+    }
+
+    /// An extent that is at least 0 wherever the last extents that did not fit each other do.
+    pub fn take_needed_fact(&mut self) -> Option<Extent> {
+        self.needed_fact.take()
+    }
+
+    /// True if there is one.
+    pub fn needs_fact(&self) -> bool {
+        self.needed_fact.is_some()
     }
 
     /// That two extents do not broadcast, and what a symbol would have to be for them to. Of two that a run computes only a run
@@ -159,6 +180,7 @@ impl<'a> Sheet<'a> {
         self.calls = 0;
         self.undecided.clear();
         self.misfit = None;
+        self.needed_fact = None;
         self.unsupported = false;
         self.symbolic = false;
     }
@@ -381,9 +403,11 @@ impl<'a> Sheet<'a> {
 
     /// NumPy's common shape.
     fn common(&mut self, a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, String> {
-        common_shape(a, b).map_err(|(a, b)| {
-            self.conflict = broadcast_needs(&a, &b);
-            self.apart(&a, &b)
+        common_shape(a, b).map_err(|(x, y)| {
+            self.conflict = broadcast_needs(&x, &y);
+            let pairs = a.iter().rev().zip(b.iter().rev());
+            self.needed_fact = pairs.filter_map(|(a, b)| bound_to_broadcast(a, b)).next();
+            self.apart(&x, &y)
         })
     }
 
@@ -435,6 +459,14 @@ impl<'a> Sheet<'a> {
         attrs: &[Option<Attr>],
         args: &[Value],
     ) -> Result<Vec<Value>, String> {
+        let known_better: Vec<Option<Attr>>;
+        let attrs = if self.facts.is_empty() {
+            attrs
+        } else {
+            known_better =
+                attrs.iter().map(|a| a.as_ref().map(|a| simplified(a, self.facts))).collect();
+            &known_better
+        };
         let structural = self.builder.structural();
         if let ([x], [Some(Attr::Ints(shape))], true) =
             (args, attrs, Some(id) == structural.reshape)
@@ -447,6 +479,7 @@ impl<'a> Sheet<'a> {
         }
         let values = self.builder.apply(id, attrs, args).map_err(|e| {
             self.conflict = e.unequal().and_then(|(a, b)| equality_needs(a, b));
+            self.needed_fact = e.unequal().and_then(|(a, b)| bound_to_be_equal(a, b));
             self.symbolic |= e.unequal().is_some_and(|(a, b)| is_open(a, b));
             e.to_string()
         })?;

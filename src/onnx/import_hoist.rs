@@ -60,6 +60,7 @@ impl Importer<'_> {
         let before = self.sheet.builder.program().nodes.len();
         let read = self.node(&outer, 0);
         self.sheet.take_conflict();
+        self.sheet.take_needed_fact();
         let program = self.sheet.builder.program();
         let is_total = read.is_ok() && program.nodes[before..].iter().all(|n| self.is_total(n));
         let tensors =

@@ -59,6 +59,7 @@ impl Importer<'_> {
     /// Keeps a node as it is. A result whose type is not known is known to other such nodes only.
     pub(super) fn keep(&mut self, node: &RawNode, why: ImportError) {
         self.sheet.take_conflict();
+        self.sheet.take_needed_fact();
         let mut node = node.clone();
         self.hoist(&mut node);
         let by_data = matches!(why, ImportError::Undecided { .. });

@@ -23,9 +23,7 @@ pub(super) fn broadcast_needs(a: &Extent, b: &Extent) -> Option<(String, Extent)
 
 /// True of the first element of an axis, as far as there is one.
 fn is_at_most_one(e: &Extent) -> bool {
-    let terms = e.terms();
-    let [(m, 1)] = terms.as_slice() else { return false };
-    matches!(m.as_slice(), [(Atom::Min(a, b), 1)] if a.is(1) || b.is(1))
+    e.as_minimum().is_some_and(|(whole, bound)| bound == 1 && whole.at_least(0))
 }
 
 /// True if two extents differ in more than sums and products of symbols, so that nothing is seen of when they are equal.

@@ -23,6 +23,7 @@ mod import_control;
 mod import_cut;
 mod import_einsum;
 mod import_error;
+mod import_facts;
 mod import_hoist;
 mod import_items;
 mod import_kept;

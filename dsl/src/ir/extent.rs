@@ -1,11 +1,14 @@
 //! Extents: integer polynomials in symbols such as `2*seq + 1`.
 //!
-//! One polynomial has one representation, so equality is structural. Division that is not exact and
-//! minimum/maximum become opaque atoms. Symbols stand for non-negative integers. A polynomial that would
-//! outgrow [`WEIGHT`] is *too large*: nothing is known of it, and no type has it for an extent.
+//! One polynomial has one representation, so equality is structural. Division that is not exact is an opaque atom, and so is
+//! the positive part, by which minimum and maximum are written: `min(n, 3)` is `n - max(n - 3, 0)`, so that the two parts into
+//! which it cuts an axis add up to the axis again. Symbols stand for non-negative integers. A polynomial that would outgrow
+//! [`WEIGHT`] is *too large*: nothing is known of it, and no type has it for an extent.
+
+mod bounds;
+mod display;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::{Add, Mul, Neg, Sub};
 use std::sync::Arc;
 
@@ -18,10 +21,9 @@ pub enum Atom {
     Div(Extent, Extent),
     /// The remainder of that division.
     Mod(Extent, Extent),
-    /// The larger of two.
-    Max(Extent, Extent),
-    /// The smaller of two.
-    Min(Extent, Extent),
+    /// The positive part `max(e, 0)` of an extent of either sign, whose leading coefficient is positive and whose coefficients
+    /// have no common divisor.
+    Positive(Extent),
 }
 
 /// Atoms with positive powers, sorted.
@@ -112,7 +114,8 @@ impl Extent {
         }
     }
 
-    fn from_terms(terms: impl IntoIterator<Item = (Monomial, i64)>) -> Extent {
+    /// The sum of monomials with coefficients, in any order.
+    pub fn from_terms(terms: impl IntoIterator<Item = (Monomial, i64)>) -> Extent {
         let mut sum: BTreeMap<Monomial, i64> = BTreeMap::new();
         let mut weight = 0u64;
         for (m, c) in terms {
@@ -207,62 +210,69 @@ impl Extent {
 
     /// The larger of two.
     pub fn maximum(&self, other: &Extent) -> Extent {
-        if self.is_too_large() || other.is_too_large() {
-            return Extent::too_large();
-        }
-        if (self - other).at_least(0) {
-            return self.clone();
-        }
-        if (other - self).at_least(0) {
-            return other.clone();
-        }
-        let (a, b) = if self <= other { (self, other) } else { (other, self) };
-        Extent::atom(Atom::Max(a.clone(), b.clone()))
+        other + &(self - other).positive()
     }
 
     /// The smaller of two.
     pub fn minimum(&self, other: &Extent) -> Extent {
-        if self.is_too_large() || other.is_too_large() {
-            return Extent::too_large();
+        self - &(self - other).positive()
+    }
+
+    /// The larger of the extent and 0.
+    pub fn positive(&self) -> Extent {
+        if let Some(v) = self.as_const() {
+            return Extent::from(v.max(0));
         }
-        if (self - other).at_least(0) {
-            return other.clone();
-        }
-        if (other - self).at_least(0) {
+        if self.is_too_large() || self.at_least(0) {
             return self.clone();
         }
-        let (a, b) = if self <= other { (self, other) } else { (other, self) };
-        Extent::atom(Atom::Min(a.clone(), b.clone()))
-    }
-
-    /// −1, 0 or 1 (0 only for exactly zero) if the sign is the same for every value of the symbols;
-    /// a polynomial that is zero for some values and positive for the others has no sign.
-    pub fn sign(&self) -> Option<i32> {
-        if let Some(v) = self.as_const() {
-            return Some(v.signum() as i32);
+        if (-self).at_least(0) {
+            return Extent::from(0);
+        }
+        if let Some(flat) = self.positive_of_clamped() {
+            return flat;
         }
         let terms = self.terms();
-        if self.is_too_large() || !terms.iter().all(|(m, _)| m.iter().all(|(a, _)| a.is_natural()))
-        {
-            return None;
+        let common = terms.iter().fold(0, |g, (_, c)| gcd(g, c.unsigned_abs()));
+        let negative = terms.last().is_some_and(|(_, c)| *c < 0);
+        match i64::try_from(common) {
+            Ok(common) if common > 1 => {
+                let reduced = terms.into_iter().map(|(m, c)| (m, c / common));
+                &Extent::from(common) * &Extent::from_terms(reduced).positive()
+            }
+            // max(-e, 0) is max(e, 0) - e.
+            _ if negative => self + &Extent::atom(Atom::Positive(-self)),
+            _ => Extent::atom(Atom::Positive(self.clone())),
         }
-        let constant = terms.iter().find(|(m, _)| m.is_empty()).map_or(0, |t| t.1);
-        if constant > 0 && terms.iter().all(|t| t.1 > 0) {
-            return Some(1);
-        }
-        (constant < 0 && terms.iter().all(|t| t.1 < 0)).then_some(-1)
     }
 
-    /// True if the value is at least `bound` for every value of the symbols, as far as that is seen.
-    pub fn at_least(&self, bound: i64) -> bool {
-        let rest = self - &Extent::from(bound);
-        match rest.as_const() {
-            Some(v) => v >= 0,
-            None if rest.is_too_large() => false,
-            None => {
-                rest.terms().iter().all(|(m, c)| *c > 0 && m.iter().all(|(a, _)| a.is_natural()))
+    /// The positive part of a clamped extent and a distance from it, as those of what is clamped:
+    /// `max(max(a, 0) - c, 0)` is `max(a - c, 0)`, and `max(r - max(a, 0), 0)` is `max(r, 0) - max(a, 0)` where `r - a` is a
+    /// known number.
+    fn positive_of_clamped(&self) -> Option<Extent> {
+        self.terms().into_iter().find_map(|(m, c)| {
+            let [(Atom::Positive(inner), 1)] = m.as_slice() else { return None };
+            let clamped = Extent::from_terms([(m.clone(), c)]);
+            let rest = self - &clamped;
+            match c {
+                1 if (-&rest).at_least(0) => Some((inner + &rest).positive()),
+                -1 => match (&rest - inner).as_const()? {
+                    0.. => Some(&rest.positive() + &clamped),
+                    _ => Some(Extent::from(0)),
+                },
+                _ => None,
             }
-        }
+        })
+    }
+
+    /// Two extents whose minimum this is, of which one is a known number, if it is such a minimum.
+    pub fn as_minimum(&self) -> Option<(Extent, i64)> {
+        self.terms().into_iter().find_map(|(m, c)| {
+            let ([(Atom::Positive(inner), 1)], -1) = (m.as_slice(), c) else { return None };
+            let whole = self - &Extent::from_terms([(m.clone(), c)]);
+            let bound = (&whole - inner).as_const()?;
+            Some((whole, bound))
+        })
     }
 
     /// The value where `symbol` gives each symbol's; `None` if one is missing, or 64 bits do not hold it.
@@ -310,10 +320,11 @@ impl Extent {
             for (a, _) in m {
                 match a {
                     Atom::Sym(s) => out.push(s),
-                    Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                    Atom::Div(a, b) | Atom::Mod(a, b) => {
                         out.extend(a.symbols());
                         out.extend(b.symbols());
                     }
+                    Atom::Positive(e) => out.extend(e.symbols()),
                 }
             }
         }
@@ -333,21 +344,8 @@ impl Atom {
     fn weight(&self) -> u64 {
         match self {
             Atom::Sym(_) => 1,
-            Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
-                a.weight().saturating_add(b.weight())
-            }
-        }
-    }
-
-    /// True if the atom is seen to be at least 0 for every value of the symbols.
-    fn is_natural(&self) -> bool {
-        match self {
-            Atom::Sym(_) => true,
-            Atom::Div(a, b) => a.at_least(0) && b.at_least(0),
-            // The remainder has the divisor's sign.
-            Atom::Mod(_, b) => b.at_least(0),
-            Atom::Max(a, b) => a.at_least(0) || b.at_least(0),
-            Atom::Min(a, b) => a.at_least(0) && b.at_least(0),
+            Atom::Div(a, b) | Atom::Mod(a, b) => a.weight().saturating_add(b.weight()),
+            Atom::Positive(e) => e.weight(),
         }
     }
 
@@ -365,8 +363,7 @@ impl Atom {
                     v - d * floor_div(v, d)
                 }
             },
-            Atom::Max(a, b) => a.eval(symbol)?.max(b.eval(symbol)?),
-            Atom::Min(a, b) => a.eval(symbol)?.min(b.eval(symbol)?),
+            Atom::Positive(e) => e.eval(symbol)?.max(0),
         })
     }
 
@@ -375,10 +372,13 @@ impl Atom {
             Atom::Sym(s) => symbol(s).unwrap_or_else(|| Extent::atom(self.clone())),
             Atom::Div(a, b) => a.substitute(symbol).floor_div(&b.substitute(symbol)),
             Atom::Mod(a, b) => a.substitute(symbol).modulo(&b.substitute(symbol)),
-            Atom::Max(a, b) => a.substitute(symbol).maximum(&b.substitute(symbol)),
-            Atom::Min(a, b) => a.substitute(symbol).minimum(&b.substitute(symbol)),
+            Atom::Positive(e) => e.substitute(symbol).positive(),
         }
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn floor_div(a: i64, b: i64) -> i64 {
@@ -469,49 +469,6 @@ impl Mul for &Extent {
         Extent::from_terms(a.iter().flat_map(|(m, c)| {
             b.iter().map(move |(n, d)| (multiply_monomials(m, n), c.wrapping_mul(*d)))
         }))
-    }
-}
-
-impl fmt::Display for Extent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_too_large() {
-            return f.write_str("a polynomial that is too large");
-        }
-        let terms = self.terms();
-        if terms.is_empty() {
-            return f.write_str("0");
-        }
-        // Highest terms first; the constant, which sorts first, comes last.
-        for (i, (m, c)) in terms.iter().rev().enumerate() {
-            match (i, *c < 0) {
-                (0, true) => f.write_str("-")?,
-                (0, false) => {}
-                (_, true) => f.write_str(" - ")?,
-                (_, false) => f.write_str(" + ")?,
-            }
-            let c = c.unsigned_abs();
-            if m.is_empty() || c != 1 {
-                write!(f, "{c}{}", if m.is_empty() { "" } else { "*" })?;
-            }
-            for (j, (a, power)) in m.iter().enumerate() {
-                for k in 0..*power {
-                    write!(f, "{}{a}", if j > 0 || k > 0 { "*" } else { "" })?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Atom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Atom::Sym(s) => f.write_str(s),
-            Atom::Div(a, b) => write!(f, "(({a})/({b}))"),
-            Atom::Mod(a, b) => write!(f, "(({a})%({b}))"),
-            Atom::Max(a, b) => write!(f, "max({a}, {b})"),
-            Atom::Min(a, b) => write!(f, "min({a}, {b})"),
-        }
     }
 }
 
