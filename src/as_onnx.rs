@@ -94,7 +94,7 @@ pub fn optimize(
     if let Some((program, model)) = spelled_out(&source, library, &info, opset) {
         (source, info) = (program, model);
     }
-    let notes = bodies::optimize(&mut info, &mut source, library, opset, options);
+    let told = bodies::optimize(&mut info, &mut source, library, opset, options);
     let info = &info;
     let mut options = options.clone();
     let (first, raw) = loop {
@@ -108,7 +108,8 @@ pub fn optimize(
         }
     };
     let (mut optimized, raw) = with_few_nodes(first, raw, library, info, opset, &options)?;
-    optimized.report.notes.extend(notes);
+    optimized.report.notes.extend(told.notes);
+    optimized.report.laws_turned_off.extend(told.off);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();
     Ok((optimized, raw))

@@ -6,6 +6,7 @@ use crate::as_onnx;
 use crate::error::Error;
 use crate::pipeline::Report;
 use crate::pipeline::options::Options;
+use crate::pipeline::selfcheck::TurnedOff;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
@@ -22,7 +23,22 @@ struct Bodies<'a> {
     info: &'a ModelInfo,
     opset: i64,
     options: Options,
-    notes: Vec<String>,
+    told: Told,
+}
+
+/// What is told of bodies.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub notes: Vec<String>,
+    /// Laws that the self-check turned off in them.
+    pub off: Vec<TurnedOff>,
+}
+
+/// What became of a body.
+struct Rewritten {
+    /// Its graph; `None` if it is best as it is.
+    graph: Option<RawGraph>,
+    report: Report,
 }
 
 /// Optimises the bodies of the nodes that a model keeps, and takes from `source` what only they read and do no longer.
@@ -33,26 +49,26 @@ pub(crate) fn optimize(
     library: &Arc<Library>,
     opset: i64,
     options: &Options,
-) -> Vec<String> {
+) -> Told {
     let has_body = |node: &RawNode| node.attrs.values().any(|a| !a.graphs().is_empty());
     // Bodies are of the model's operator set.
     if opset != info.opset() || !info.opaque.nodes.iter().any(|(n, _)| has_body(n)) {
-        return vec![];
+        return Told::default();
     }
     let mut options = options.clone();
     options.guard.given.clear();
     let before = info.clone();
-    let mut run = Bodies { library, info: &before, opset, options, notes: vec![] };
+    let mut run = Bodies { library, info: &before, opset, options, told: Told::default() };
     for (node, _) in info.opaque.nodes.iter_mut().filter(|(n, _)| has_body(n)) {
         run.node(node, source);
     }
-    let notes = run.notes;
+    let told = run.told;
     let read: BTreeSet<String> =
         info.opaque.nodes.iter().flat_map(|(n, _)| mlc_onnx::reads(n)).collect();
     info.opaque.constants.retain(|name, _| read.contains(name));
     let is_result = |name: &String| info.outputs.iter().any(|o| o.name == *name);
     source.outputs.retain(|(name, _)| read.contains(name) || is_result(name));
-    notes
+    told
 }
 
 impl Bodies<'_> {
@@ -69,35 +85,53 @@ impl Bodies<'_> {
         };
         let Some(found) = bodies(node, &self.info.opset_imports, self.library, &outer) else {
             let label = node.label();
-            self.notes
+            self.told
+                .notes
                 .push(format!("{label}: its body stays as it is, as its types are not known"));
             return;
         };
         for body in found {
             let attribute = body.attribute.clone();
             match self.body(node, body) {
-                Ok(None) => {}
-                Ok(Some(graph)) => {
+                Ok(rewritten) => {
+                    self.checked(node, &attribute, &rewritten.report);
+                    let Some(graph) = rewritten.graph else { continue };
                     let Some(RawAttr::Graph(old)) = node.attrs.get_mut(&attribute) else {
                         continue;
                     };
                     let (was, is) = (old.nodes.len(), graph.nodes.len());
                     **old = graph;
                     let (label, name) = (node.label(), shown(&attribute));
-                    self.notes.push(format!("{label}: `{name}` has {is} nodes, before {was}"));
+                    self.told.notes.push(format!("{label}: `{name}` has {is} nodes, before {was}"));
                 }
                 Err(e) => {
                     let (label, name) = (node.label(), shown(&attribute));
-                    self.notes.push(format!("{label}: `{name}` stays as it is: {e}"));
+                    self.told.notes.push(format!("{label}: `{name}` stays as it is: {e}"));
                 }
             }
         }
     }
 
+    /// Tells what the self-check of a body found.
+    fn checked(&mut self, node: &RawNode, attribute: &str, report: &Report) {
+        let within = format!("`{}` of {}", shown(attribute), node.label());
+        let off = report.laws_turned_off.iter().cloned();
+        self.told.off.extend(off.map(|o| TurnedOff { within: Some(within.clone()), ..o }));
+        if let Some(why) = &report.kept_as_read {
+            self.told.notes.push(format!(
+                "{within} is kept as read: the result was wrong and no law could be blamed; {why}"
+            ));
+        }
+        let not_checked = report.self_check.as_ref().and_then(|c| c.not_checked.as_ref());
+        if let Some(why) = not_checked {
+            self.told.notes.push(format!("{within} is not checked: {why}"));
+        }
+    }
+
     /// The optimised graph of a body; `None` if it is best as it is.
-    fn body(&self, node: &RawNode, body: Body) -> Result<Option<RawGraph>, Error> {
+    fn body(&self, node: &RawNode, body: Body) -> Result<Rewritten, Error> {
         let Some(RawAttr::Graph(old)) = node.attrs.get(&body.attribute) else {
-            return Ok(None);
+            return Err(Error::unexpected("a body has no graph"));
         };
         let captured: HashMap<&String, _> = body
             .model
@@ -109,7 +143,7 @@ impl Bodies<'_> {
         let (report, new) = self.optimized(&body.model)?;
         let is_faster = report.cost_after < report.cost_before * (1.0 - as_onnx::CLOSE);
         if !is_faster && new.graph.nodes.len() >= old.nodes.len() {
-            return Ok(None);
+            return Ok(Rewritten { graph: None, report });
         }
         let mut names: HashMap<String, String> = HashMap::new();
         let mut outputs = old.outputs.clone();
@@ -142,7 +176,7 @@ impl Bodies<'_> {
             }
         }
         rename(&mut graph, &names);
-        Ok(Some(graph))
+        Ok(Rewritten { graph: Some(graph), report })
     }
 
     /// A body as a model, optimised; what cannot be written stays as it is.

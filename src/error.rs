@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Run,
     /// A program cannot be written as ONNX.
     Export,
+    /// What was read of a model, or is to be written, is not what the model's file computes: nothing is written.
+    Check,
     /// A stage of the pipeline failed in a way that no input should bring about.
     Pipeline,
 }
@@ -124,6 +126,12 @@ impl Error {
     pub(crate) fn unsized_inputs() -> Error {
         Error::new(ErrorKind::Input, "the model's inputs have no known size")
             .with_help("give the extents with `--shape`, or inputs with `--inputs`")
+    }
+
+    /// The same with its code.
+    pub(crate) fn with_code(mut self, code: &'static str) -> Error {
+        self.0.code = Some(code);
+        self
     }
 
     /// The same, after what it prevents.

@@ -41,6 +41,7 @@
 //! `ARCHITECTURE.md`.
 
 mod as_onnx;
+pub mod as_read;
 mod bodies;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -15,9 +15,9 @@ use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::shown;
 use mlc_explore::progress;
-use mlc_onnx::{ImportError, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
 #[cfg(feature = "cli")]
-use mlc_onnx::{Imported, import};
+use mlc_onnx::import;
+use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,10 @@ pub struct Model {
     source: Arc<ModelSource>,
     /// Inputs of the file that were read as constants, since they decide shapes.
     bound: Vec<String>,
+    /// The file as it was read, with the shapes and values that were asked for; `None` of a text, and where data decided what is read.
+    read_as: Option<Arc<RawModel>>,
+    /// Symbols that had to be equal, or a number, for the model to be read; they are told.
+    assumed: Vec<(String, String)>,
 }
 
 /// What a model was read from, to be read again with other rules or shapes.
@@ -224,7 +228,8 @@ impl Model {
                 "the model is read for these inputs: {answers} values of theirs decide it"
             ));
         }
-        Model { program: imported.program, info: Some(imported.model), notes, bound, ..self }
+        let (program, info) = (imported.program, Some(imported.model));
+        Model { program, info, notes, bound, read_as: None, ..self }
     }
 
     /// An error of the import, told of the model's file.
@@ -275,6 +280,21 @@ impl Model {
             }
             (None, None) => Ok(()),
         }
+    }
+
+    /// The file as it was read; `None` if there is none, or if data of a run decided what it is.
+    pub(crate) fn read_as(&self) -> Option<&RawModel> {
+        self.read_as.as_deref()
+    }
+
+    /// Symbols that had to be equal, or a number, for the model to be read.
+    pub(crate) fn assumed(&self) -> &[(String, String)] {
+        &self.assumed
+    }
+
+    /// A model like the one that this was read from, read in the same way.
+    pub(crate) fn import_again(&self, raw: RawModel) -> Result<Imported, ImportError> {
+        import_keeping(raw, &self.library, &self.reader.kept, self.reader.loops)
     }
 
     /// What the model computes, typed, before anything is optimised.
@@ -536,6 +556,8 @@ impl Reader {
             recurrences::read(&raw, &library, &self.kept, self.loops).unwrap_or(imported);
         let notes = notes(&imported, &bound, &raw.graph.defaults);
         Ok(Model {
+            read_as: Some(Arc::new(raw)),
+            assumed: imported.assumed,
             library,
             program: imported.program,
             info: Some(imported.model),
@@ -568,6 +590,8 @@ impl Reader {
             library,
             program,
             info: None,
+            read_as: None,
+            assumed: vec![],
             bound: vec![],
             entry: Some(entry),
             notes: note.into_iter().collect(),

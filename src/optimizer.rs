@@ -1,5 +1,6 @@
 //! The optimiser as a builder, and its result.
 
+use crate::as_read::AsRead;
 use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
@@ -239,6 +240,7 @@ impl Optimizer {
             }
             false => model,
         };
+        let mut held = AsRead::check(&model, &mut options)?;
         let mut program = model.program.clone();
         explain::name_all(&mut program, &model.library);
         let mut info = info(&model);
@@ -252,13 +254,18 @@ impl Optimizer {
             device = device.memory(bytes);
         }
         options.costing.described = device.described(&model.library, &options.target);
-        let (result, raw) = if as_onnx::is_written(&model.library, &options.target) {
+        let (mut result, raw) = if as_onnx::is_written(&model.library, &options.target) {
             as_onnx::prepare(&mut options, &mut info, &model.library, opset);
             let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
             (result, Some(raw))
         } else {
             (pipeline::optimize(program, &model.library, &options)?, None)
         };
+        if let Some(held) = &mut held {
+            raw.iter().try_for_each(|raw| held.written(raw))?;
+            held.enter(&mut result.report);
+        }
+        drop(held);
         Ok(OptimizedModel { model, result, options, raw, info, opset, device })
     }
 

@@ -275,7 +275,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             .ok_or_else(Error::unsized_inputs)?,
     };
     args.checking.enter(&mut options, given)?;
-    let done = optimized(model.program.clone(), &model.library, &options, &args.common)?;
+    let done = optimized(&model, &options, &args.common)?;
     let check = CheckReport::of(&done.report);
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;

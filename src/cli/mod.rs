@@ -182,7 +182,9 @@ pub fn main() -> ExitCode {
             let text = crate::error::text(&e);
             let text = terminal::escaped(&text, screen.colored_errors());
             terminal::complain(&format!("{error}: {text}\n"));
-            ExitCode::from(2)
+            let found = e.downcast_ref::<crate::Error>();
+            let is_finding = found.is_some_and(|e| e.kind() == crate::ErrorKind::Check);
+            ExitCode::from(if is_finding { 1 } else { 2 })
         }
     }
 }

@@ -5,6 +5,7 @@ use super::model::{Tuning, load_for};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
 use crate::as_onnx;
+use crate::as_read::AsRead;
 use crate::error::Error;
 use crate::explain::seconds;
 use crate::model::{Model, input_names};
@@ -95,10 +96,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let given = given(&args, &model)?;
     args.checking.enter(&mut options, given)?;
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
-    let (optimized, raw) =
-        as_onnx::optimize(model.program, &model.library, &info, opset, &options)?;
+    let mut held = AsRead::check(&model, &mut options)?;
+    clock.stage("file's operators");
+    let program = model.program.clone();
+    let (optimized, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
     clock.stage("optimize");
     let mut report = optimized.report.clone();
+    if let Some(held) = &mut held {
+        held.written(&raw)?;
+        held.enter(&mut report);
+    }
     warn(&report);
     progress::done();
     write_onnx_with(&raw, &args.output, args.external_data.into()).map_err(Error::from)?;
@@ -213,7 +220,11 @@ pub fn human(r: &Report) -> String {
         r.stop_reason
     );
     match &r.self_check {
-        Some(c) => drop(writeln!(out, "self-check  {}", c.human())),
+        Some(c) => {
+            for (i, line) in c.lines().into_iter().enumerate() {
+                let _ = writeln!(out, "{:<11} {line}", if i == 0 { "self-check" } else { "" });
+            }
+        }
         None => drop(writeln!(out, "self-check  skipped")),
     }
     out.push_str(&told(r));

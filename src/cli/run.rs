@@ -6,6 +6,7 @@ use super::place::Place;
 use super::run_inputs::RunInputs;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
+use crate::as_read::AsRead;
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
@@ -15,7 +16,6 @@ use crate::session::in_order;
 use crate::staged;
 use anyhow::Context;
 use mlc_dsl::ir::{DType, Program, Tensor};
-use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
 use mlc_extract::resources;
 use mlc_files::Named;
@@ -25,7 +25,6 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Arguments.
@@ -137,7 +136,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let (plan, measured) = match args.no_optimize {
         true => (plain, vec![]),
         false => {
-            let done = optimized(model.program.clone(), &model.library, &options, &args.common)?;
+            let done = optimized(&model, &options, &args.common)?;
             check = CheckReport::of(&done.report);
             self_check_seconds = done.report.seconds.get("self-check").copied();
             (done.plan, done.report.measured)
@@ -230,12 +229,16 @@ fn summary(t: &Tensor) -> String {
 
 /// The optimised program; what happened goes to standard error.
 pub(super) fn optimized(
-    program: Program,
-    library: &Arc<Library>,
+    model: &Model,
     options: &Options,
     common: &Common,
 ) -> anyhow::Result<Optimized> {
-    let done = pipeline::optimize(program, library, options)?;
+    let mut options = options.clone();
+    let held = AsRead::check(model, &mut options)?;
+    let mut done = pipeline::optimize(model.program.clone(), model.library(), &options)?;
+    if let Some(held) = &held {
+        held.enter(&mut done.report);
+    }
     progress::done();
     let screen = &common.screen;
     screen.note(&super::optimize::measured(&done.report));

@@ -34,12 +34,16 @@ pub(crate) fn hold(
             return Ok(o);
         }
         let mut clock = Clock::default();
+        let mut styles = Style::ALL.to_vec();
+        if std::env::var_os("MLC_NOT_FINITE").is_some() {
+            styles.push(Style::NotFinite);
+        }
         mlc_explore::progress::at("checking the result", None);
         let check = Check {
             library,
             guard: &options.guard,
             fp: options.fp,
-            styles: &Style::ALL,
+            styles: &styles,
             seed: options.seed,
             threads: options.threads,
         };
@@ -101,6 +105,7 @@ fn turned_off(blamed: Blamed, failure: &Failure) -> TurnedOff {
     let Blamed { law, left, right } = blamed;
     TurnedOff {
         law,
+        within: None,
         output: failure.output.clone(),
         input_set: failure.set.name.clone(),
         element: finding.map(|f| f.at),

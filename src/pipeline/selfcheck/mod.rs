@@ -9,10 +9,15 @@ mod jumps;
 mod near;
 mod report;
 mod room;
+mod sensitivity;
+mod sets;
 mod verdict;
 
 pub use blame::{Blamed, Contradiction, blame, replay};
 pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
+pub(crate) use room::with_integers;
+pub use sensitivity::Sensitivity;
+pub(crate) use sets::named;
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
 use crate::error::Error;
@@ -25,7 +30,7 @@ use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
 pub use mlc_extract::resources::operations;
 use mlc_verify::random_inputs::{self, Style};
-use room::Room;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Operations that the reference interpreter may do in all input sets of a program together: about half a second.
@@ -41,6 +46,8 @@ pub struct Guard {
     /// The part of an output's largest element that an element may be off, in place of the default
     /// bound.
     pub tolerance: Option<f64>,
+    /// Numbers of the model's file that may bound an extent.
+    pub bounds: BTreeSet<i64>,
     /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
     /// [`mlc_extract::resources::CHECKED_BYTES`].
     pub memory: Option<u64>,
@@ -55,6 +62,10 @@ pub struct InputSet {
     pub style: Option<Style>,
     /// One tensor per input.
     pub inputs: Vec<Tensor>,
+    /// What the symbols are, if not what they usually are.
+    pub extents: BTreeMap<String, i64>,
+    /// Estimated operations of one run of the model.
+    pub work: f64,
 }
 
 /// A result that is wrong on an input set.
@@ -137,7 +148,9 @@ impl Check<'_> {
             Err(why) => return Ok(Checked::not(report, why)),
         };
         (report.bytes, report.symbols) = (room.bytes, room.symbols.clone().into_iter().collect());
-        let (mut sets, mut left_out) = self.sets(source, work, &room);
+        let mut drawn = self.sets(source, work, &room);
+        self.add_extents(&mut drawn, (&plan, result), &room);
+        let sets::Drawn { mut sets, mut left_out, refused } = drawn;
         let sources = match self.sources(&plan, &mut sets) {
             Ok(sources) => sources,
             Err(e) => return Ok(Checked::not(report, e.to_string())),
@@ -157,14 +170,14 @@ impl Check<'_> {
                     return Err(Error::unexpected(format!("input set `{}`: {e}", set.name)));
                 }
                 Err(e) => {
-                    report.sets.push(InputSetReport::unused(&set.name, e.to_string()));
+                    report.sets.push(InputSetReport::unused(&set, e.to_string()));
                     continue;
                 }
             };
             let r = match r {
                 Ok(r) => r,
                 Err(e @ BackendError::Memory { .. }) => {
-                    report.sets.push(InputSetReport::unused(&set.name, e.to_string()));
+                    report.sets.push(InputSetReport::unused(&set, e.to_string()));
                     continue;
                 }
                 Err(e) => {
@@ -175,9 +188,9 @@ impl Check<'_> {
                 }
             };
             let same = s.iter().zip(&r).all(|(a, b)| a.bytes() == b.bytes());
-            let affordable = spent + work <= INTERPRETED && room.reference;
+            let affordable = spent + set.work <= INTERPRETED && room.reference;
             let truth = if affordable && !same {
-                spent += work;
+                spent += set.work;
                 reference::run_values(source, self.library, &set.inputs).ok()
             } else {
                 None
@@ -191,12 +204,16 @@ impl Check<'_> {
                 (false, false) => Against::Model,
             };
             report.add(&set, against, &verdicts, &s, &r);
+            if report.sensitivity.is_none() && matches!(set.style, None | Some(Style::Ordinary)) {
+                report.sensitivity = self.sensitivity(source, &set, &s)?;
+            }
             if let Some(output) = wrong {
                 failure = Some(one.failure(output, &verdicts[output]));
                 break;
             }
         }
         report.left_out.append(&mut left_out);
+        report.sets.extend(refused);
         if failure.is_none() && report.sets.iter().all(|s| s.unused.is_some()) {
             let why = report.sets.first().and_then(|s| s.unused.clone());
             let why = why.unwrap_or_else(|| "no inputs could be drawn".into());
@@ -204,44 +221,6 @@ impl Check<'_> {
                 Some(format!("the model does not run on inputs drawn for it: {why}"));
         }
         Ok(Checked { report, failure })
-    }
-
-    /// The user's inputs and the seeded ones that the program's size allows, and what is left out.
-    fn sets(&self, source: &Program, work: f64, room: &Room) -> (Vec<InputSet>, Vec<String>) {
-        let given = self.guard.given.iter().enumerate().map(|(i, inputs)| InputSet {
-            name: format!("given inputs {i}"),
-            style: None,
-            inputs: inputs.clone(),
-        });
-        let mut sets: Vec<InputSet> = given.collect();
-        let mut left_out = Vec::new();
-        let mut spent = 0.0;
-        for style in random_inputs::styles(source, self.library) {
-            if !self.styles.contains(&style) {
-                continue;
-            }
-            let is_first = style == Style::Ordinary;
-            // Whether integers of any size mean anything, only the reference interpreter can tell.
-            let interpreted = style != Style::Integers || work * sets.len() as f64 <= INTERPRETED;
-            // Laws of class `approx` differ from what they replace on extreme values: that is what is asked for.
-            let is_asked = self.fp == Fp::Approx;
-            let is_full = room.sets <= sets.len();
-            let is_long = spent + 2.0 * work + room.drawn > CHECKED;
-            if is_full || !is_first && (is_long || !interpreted || is_asked) {
-                left_out.push(style.name().to_string());
-                continue;
-            }
-            if !is_first {
-                spent += 2.0 * work + room.drawn;
-            }
-            match random_inputs::styled(source, self.library, style, self.seed, &room.symbols) {
-                Some(inputs) => {
-                    sets.push(InputSet { name: style.name().into(), style: Some(style), inputs });
-                }
-                None => left_out.push(style.name().to_string()),
-            }
-        }
-        (sets, left_out)
     }
 
     /// How strictly the results of a program are compared.
@@ -292,7 +271,10 @@ impl One<'_> {
     fn compare(&self) -> Result<(Vec<Verdict>, Option<usize>), Error> {
         let rule = Rule {
             unit: unit(self.source).max(unit(&self.result.program)),
-            overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
+            overflows: !matches!(
+                self.set.style,
+                Some(Style::Ordinary | Style::Zeros | Style::NotFinite)
+            ),
             ..self.check.rule(self.source)
         };
         let all = |here: &Here<'_>| -> Vec<Verdict> {
@@ -342,7 +324,8 @@ impl One<'_> {
         let truth = interpreted(Precision::F64, &beside);
         let again =
             all(&Here { truth: truth.as_deref(), s: &s, r: &r, moved: Some(self.s), ..here });
-        let drawn = self.set.style.is_some();
+        // Infinities that are there before any sum are not made by it.
+        let drawn = self.set.style.is_some_and(|s| s != Style::NotFinite);
         let overflows = near::overflow(self.source, self.check, &self.set.inputs, drawn)?;
         for (v, again) in verdicts.iter_mut().zip(&again) {
             let of_overflow =

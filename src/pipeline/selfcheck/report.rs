@@ -1,10 +1,11 @@
 //! The report of the self-check, as text and as JSON.
 
-use super::{InputSet, Verdict};
+use super::{InputSet, Sensitivity, Verdict};
+use crate::as_read::ByNodes;
 use mlc_dsl::ir::Tensor;
 use mlc_verify::random_inputs::Style;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// What was compared.
@@ -20,6 +21,10 @@ pub struct SelfCheck {
     pub not_checked: Option<String>,
     /// The values that the symbols of the model had.
     pub symbols: BTreeMap<String, i64>,
+    /// How far the model carries roundings; `None` if that was not looked at.
+    pub sensitivity: Option<Sensitivity>,
+    /// How the program as read was held against the operators of its file.
+    pub by_nodes: Option<ByNodes>,
     /// Bytes that a run of the model takes on its first inputs, weights aside.
     pub bytes: u64,
     /// Largest difference between the outputs of model and result, relative to an output's largest
@@ -45,6 +50,8 @@ pub enum Against {
 pub struct InputSetReport {
     /// Its name.
     pub name: String,
+    /// What the symbols were, if not what they are for all sets.
+    pub extents: BTreeMap<String, i64>,
     /// What the result was held against.
     pub against: Against,
     /// Largest distance from that, relative to an output's largest element.
@@ -61,8 +68,9 @@ pub struct InputSetReport {
 
 impl InputSetReport {
     /// A set on which the model itself fails.
-    pub(super) fn unused(name: &str, why: String) -> InputSetReport {
-        InputSetReport { name: name.into(), unused: Some(why), ..InputSetReport::default() }
+    pub(super) fn unused(set: &InputSet, why: String) -> InputSetReport {
+        let (name, extents) = (set.name.clone(), set.extents.clone());
+        InputSetReport { name, extents, unused: Some(why), ..InputSetReport::default() }
     }
 }
 
@@ -80,6 +88,7 @@ impl SelfCheck {
         let sum = |f: &dyn Fn(&Verdict) -> usize| verdicts.iter().map(f).sum();
         self.sets.push(InputSetReport {
             name: set.name.clone(),
+            extents: set.extents.clone(),
             against,
             error: most(&|v| v.error),
             source_error: most(&|v| v.source_error),
@@ -92,6 +101,29 @@ impl SelfCheck {
             let error = s.iter().zip(r).map(between).fold(0.0, f64::max);
             self.error = Some(self.error.unwrap_or(0.0).max(error));
         }
+    }
+
+    /// The extents that were tried, by symbol.
+    fn extents(&self, used: &[&InputSetReport]) -> String {
+        let mut tried: BTreeMap<&String, BTreeSet<i64>> = BTreeMap::new();
+        let usual = self.symbols.iter();
+        for (s, &n) in usual.chain(used.iter().flat_map(|u| &u.extents)) {
+            tried.entry(s).or_default().insert(n);
+        }
+        let of = |(s, all): (&&String, &BTreeSet<i64>)| {
+            let all: Vec<String> = all.iter().map(i64::to_string).collect();
+            format!("{s} {}", all.join(" "))
+        };
+        let all: Vec<String> = tried.iter().map(of).collect();
+        if all.is_empty() { String::new() } else { format!("; extents: {}", all.join(", ")) }
+    }
+
+    /// All that is told to people.
+    pub fn lines(&self) -> Vec<String> {
+        let by_nodes = self.by_nodes.iter().map(ByNodes::human);
+        let sensitivity = self.sensitivity.iter().map(Sensitivity::human);
+        let more = by_nodes.chain(sensitivity.filter(|s| !s.is_empty()));
+        std::iter::once(self.human()).chain(more).collect()
     }
 
     /// One line for people.
@@ -122,6 +154,7 @@ impl SelfCheck {
         if unused > 0 {
             let _ = write!(out, ", {unused} that the model does not run on");
         }
+        out.push_str(&self.extents(&used));
         if !self.left_out.is_empty() {
             let _ = write!(
                 out,
@@ -140,6 +173,8 @@ impl SelfCheck {
 pub struct TurnedOff {
     /// Its name.
     pub law: String,
+    /// The body of control flow that it was turned off in.
+    pub within: Option<String>,
     /// The output of the model that was wrong.
     pub output: String,
     /// The inputs that showed it.
@@ -166,8 +201,9 @@ impl TurnedOff {
         let reference = self.reference.as_ref().map_or(String::new(), |j| format!(", f64 {j}"));
         let error = self.error.map_or(String::new(), |e| format!(", a relative error of {e:.1e}"));
         let element = self.element.map_or(String::new(), |i| format!(" element {i}:"));
+        let within = self.within.as_ref().map_or(String::new(), |b| format!(" in {b}"));
         format!(
-            "law `{}`: output `{}`, {}:{element} {} in place of {}{reference}{error}\n{} => {}",
+            "law `{}`{within}: output `{}`, {}:{element} {} in place of {}{reference}{error}\n{} => {}",
             self.law, self.output, self.input_set, self.result, self.source, self.left, self.right
         )
     }

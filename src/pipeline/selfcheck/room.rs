@@ -24,6 +24,13 @@ pub(super) struct Room {
     pub bytes: u64,
     /// Operations of drawing its inputs.
     pub drawn: f64,
+    /// Bytes that inputs and results of a set take.
+    pub set: u64,
+    /// Bytes that a check may take.
+    pub limit: u64,
+    /// Operations of one run of the source, and of both with their inputs.
+    pub source: f64,
+    pub operations: f64,
 }
 
 impl Checked {
@@ -73,7 +80,13 @@ impl Check<'_> {
         Err(why)
     }
 
-    fn room_at(&self, source: &Plan, result: &Plan, symbols: Symbols) -> Result<Room, String> {
+    /// The same for these extents.
+    pub(super) fn room_at(
+        &self,
+        source: &Plan,
+        result: &Plan,
+        symbols: Symbols,
+    ) -> Result<Room, String> {
         let limit = self.limit();
         let (s, r) = (
             RunResources::of_plan(source, self.library, &symbols),
@@ -112,6 +125,10 @@ impl Check<'_> {
             reference: reference.bytes.saturating_add(all) <= limit,
             bytes: s.bytes,
             drawn: s.drawn_operations() - s.operations,
+            set,
+            limit,
+            source: s.operations,
+            operations: work,
         })
     }
 
@@ -144,7 +161,7 @@ impl Check<'_> {
 }
 
 /// The inputs with every integer replaced by one number.
-fn with_integers(inputs: &[Tensor], n: i64) -> Vec<Tensor> {
+pub(crate) fn with_integers(inputs: &[Tensor], n: i64) -> Vec<Tensor> {
     let of = |t: &Tensor| match t.dtype().is_int() {
         true => Tensor::from_i64(t.dtype(), t.shape().to_vec(), &vec![n; t.len()]),
         false => t.clone(),

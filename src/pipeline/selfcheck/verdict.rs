@@ -49,7 +49,7 @@ pub struct Rule {
 pub enum Wrong {
     /// It is too far off.
     Far,
-    /// It is finite, infinite or NaN where the source is not.
+    /// It is finite, infinite of one sign, or NaN where the source is not.
     Kind,
 }
 
@@ -105,11 +105,12 @@ impl Verdict {
     }
 }
 
-/// What kind of number a value is; infinities of either sign are alike, as zeros are.
+/// What kind of number a value is; zeros of either sign are alike, infinities are not.
 fn kind(v: f64) -> u8 {
     match v {
-        v if v.is_nan() => 2,
-        v if v.is_infinite() => 1,
+        v if v.is_nan() => 3,
+        f64::INFINITY => 2,
+        f64::NEG_INFINITY => 1,
         _ => 0,
     }
 }
@@ -320,7 +321,7 @@ mod tests {
             (&[1e60, 2.0], &[INF, 2.0], &[NAN, 2.0], &[], 1),
             (&[f64::INFINITY, 2.0], &[INF, 2.0], &[7.0, 2.0], &[0], 0),
             (&[f64::NAN, 2.0], &[NAN, 2.0], &[7.0, 2.0], &[0], 0),
-            (&[f64::INFINITY, 2.0], &[INF, 2.0], &[-INF, 2.0], &[], 0),
+            (&[f64::INFINITY, 2.0], &[INF, 2.0], &[-INF, 2.0], &[0], 0),
         ];
         for (i, (t, s, r, wrong, void)) in cases.into_iter().enumerate() {
             let v = compared(t, s, r);

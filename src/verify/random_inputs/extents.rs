@@ -1,12 +1,13 @@
 //! Extents for the symbols of a program: small, different from each other, and such that the conditions of its operators hold.
 
+use super::extent_sets::ExtentSet;
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, Extent, Node, NodeKind, Program, Type};
 use mlc_dsl::library::Library;
 use std::collections::{BTreeSet, HashMap};
 
 /// Values of symbols.
-type Symbols = HashMap<String, i64>;
+pub type Symbols = HashMap<String, i64>;
 
 /// What a symbol may be where the usual number does not fit, the first that fits.
 const NUMBERS: [i64; 18] = [2, 4, 3, 6, 8, 5, 7, 12, 9, 10, 16, 14, 1, 11, 13, 15, 18, 32];
@@ -25,7 +26,13 @@ pub fn usual_symbols<'a>(types: impl Iterator<Item = &'a Type>) -> Symbols {
 /// are found that meet all conditions, they are the usual ones.
 pub fn symbols(program: &Program, library: &Library) -> Symbols {
     let usual = usual_symbols(program.inputs.iter().map(|(_, t)| t));
-    solved(program, library, &usual).unwrap_or(usual)
+    solved(program, library, &usual, None).unwrap_or(usual)
+}
+
+/// The set of extents with other values for all symbols but the one that it is about, such that the conditions of the program's operators
+/// hold; `None` if there is none near it.
+pub fn fitting(program: &Program, library: &Library, set: &ExtentSet) -> Option<Symbols> {
+    solved(program, library, &set.symbols, set.varied.as_deref())
 }
 
 /// What the program refuses about these values.
@@ -66,7 +73,12 @@ fn nearby_in(from: &Symbols, names: Vec<String>) -> impl Iterator<Item = Symbols
 }
 
 /// Values for which no node is refused. Nodes are satisfied in order, each by changes to the symbols that it depends on.
-fn solved(program: &Program, library: &Library, usual: &Symbols) -> Option<Symbols> {
+fn solved(
+    program: &Program,
+    library: &Library,
+    usual: &Symbols,
+    fixed: Option<&str>,
+) -> Option<Symbols> {
     let nodes: Vec<(&Node, BTreeSet<String>)> = program
         .nodes
         .iter()
@@ -85,7 +97,8 @@ fn solved(program: &Program, library: &Library, usual: &Symbols) -> Option<Symbo
             let mut asked = seen.iter().rev().filter(|(_, names)| touched(names));
             asked.all(|(n, _)| refusal(program, library, n, symbols).is_none())
         };
-        let names = names.iter().filter(|n| found.contains_key(*n)).cloned().collect();
+        let may_change = |n: &&String| found.contains_key(*n) && fixed != Some(n.as_str());
+        let names = names.iter().filter(may_change).cloned().collect();
         let changed = |symbols: &Symbols| *symbols != found;
         found = nearby_in(&found, names).find(|s| changed(s) && meets(s))?;
         done += at + 1;

@@ -1,9 +1,11 @@
 //! Seeded random inputs for checks, with elements that are plausible for their use in the program.
 
+mod extent_sets;
 mod extents;
 mod ranges;
 
-pub use extents::{nearby, symbols, unmet, usual_symbols};
+pub use extent_sets::{ExtentSet, MOST_SETS, extent_sets};
+pub use extents::{Symbols, fitting, nearby, symbols, unmet, usual_symbols};
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::Library;
@@ -64,13 +66,19 @@ pub enum Style {
     Wide,
     /// Magnitudes over the whole range of the type.
     Range,
+    /// Standard normal, with infinities of both signs and NaN at some places.
+    NotFinite,
     /// Standard normal floats; integers that select nothing are of the whole range of their type.
     Integers,
+    /// As the first, with other numbers: integers that select nothing are small ones of either sign.
+    Others,
+    /// Truth values that are all one or the other, integers from either end of their range.
+    Ends,
 }
 
 impl Style {
     /// All styles, those that show most first.
-    pub const ALL: [Style; 8] = [
+    pub const ALL: [Style; 10] = [
         Style::Ordinary,
         Style::Large,
         Style::Offset,
@@ -79,6 +87,8 @@ impl Style {
         Style::Wide,
         Style::Range,
         Style::Integers,
+        Style::Others,
+        Style::Ends,
     ];
 
     /// For people.
@@ -91,7 +101,10 @@ impl Style {
             Style::Tiny => "tiny values",
             Style::Wide => "magnitudes far apart",
             Style::Range => "the whole range of exponents",
+            Style::NotFinite => "infinities and NaN",
             Style::Integers => "integers of the whole range",
+            Style::Others => "other integers and truth values",
+            Style::Ends => "ends of ranges",
         }
     }
 
@@ -106,7 +119,13 @@ impl Style {
             _ => (-126.0, 127.0),
         };
         match self {
-            Style::Ordinary | Style::Integers => random.normal(),
+            Style::Ordinary | Style::Integers | Style::Others | Style::Ends => random.normal(),
+            Style::NotFinite => match random.below(40) {
+                0 => f64::INFINITY,
+                1 => f64::NEG_INFINITY,
+                2 => f64::NAN,
+                _ => random.normal(),
+            },
             Style::Large => sign(random) * 10f64.powf(3.0 + random.unit()),
             Style::Offset => 1000.0 + random.normal(),
             Style::Zeros => match random.below(6) {
@@ -141,9 +160,11 @@ pub fn styles(program: &Program, library: &Library) -> Vec<Style> {
     let differs = |s: &Style| match s {
         Style::Ordinary => true,
         Style::Integers => has_free,
+        Style::Others | Style::Ends => !has_floats && !program.inputs.is_empty(),
         _ => has_floats,
     };
-    Style::ALL.into_iter().filter(differs).collect()
+    let all = Style::ALL.into_iter().chain([Style::NotFinite]);
+    all.filter(differs).collect()
 }
 
 /// Inputs of a style; symbols have the values given, or small ones of their own.
@@ -156,7 +177,7 @@ pub fn styled(
 ) -> Option<Vec<Tensor>> {
     let known = |e: &Extent| e.eval(&|s| symbols.get(s).copied());
     let ranges = ranges(program, library, &known);
-    let mut random = Random::new(seed);
+    let mut random = Random::new(if style == Style::Others { !seed } else { seed });
     let mut out = Vec::new();
     for (i, (_, ty)) in program.inputs.iter().enumerate() {
         let shape: Option<Vec<usize>> =
@@ -198,12 +219,19 @@ fn tensor(
         }
         d => {
             // As masks are, if nothing else is known.
-            let (low, high) = range.filter(|_| d.is_int()).unwrap_or((0, 1));
+            let free = if style == Style::Others && d.is_int() { (-3, 3) } else { (0, 1) };
+            let (low, high) = range.filter(|_| d.is_int()).unwrap_or(free);
             let (least, most) = d.int_range().unwrap_or((0, 1));
             let within = |v: i64| i128::from(v).clamp(least, most) as i64;
             let (low, high) = (within(low), within(high));
             let count = high.abs_diff(low).saturating_add(1);
-            let values: Vec<i64> = (0..n).map(|_| low + random.below(count) as i64).collect();
+            let one = if style == Style::Ends { random.below(2) } else { 0 };
+            let mut value = || match (style, d.is_int()) {
+                (Style::Ends, true) => [low, high][random.below(2) as usize],
+                (Style::Ends, false) => one as i64,
+                _ => low.wrapping_add(random.below(count) as i64),
+            };
+            let values: Vec<i64> = (0..n).map(|_| value()).collect();
             Tensor::from_i64(d, shape, &values)
         }
     }
