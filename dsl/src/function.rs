@@ -82,6 +82,7 @@ functions! {
         BroadcastShapes "broadcast_shapes" ("a, b") "NumPy's common shape"
         SplitSizes "split_sizes" ("n, parts") "ONNX Split's sizes: equal but for the last"
         FirstIf "first_if" ("condition, a, b") "`a` if the condition is known to hold, else `b`"
+        IsKnown "is_known" ("n") "whether the integer is a number, without symbols"
         Float "float" ("n") "the integer as a real number"
         Int "int" ("x") "the real number cut towards zero"
         Abs "abs" ("x") "absolute value"

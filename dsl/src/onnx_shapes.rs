@@ -16,6 +16,7 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
             Val::Attr(Attr::DType(d)) => Ok(Val::Truth(Some(DType::is_float(*d)))),
             _ => Err(EvalError::invalid("`is_float` takes an element type")),
         },
+        (F::IsKnown, 1) => vals[0].clone().int().map(|n| Val::Truth(Some(n.as_const().is_some()))),
         (F::Without, 2) => ints((|| {
             let v = vals[1].clone().int()?;
             Ok(l(0)?.into_iter().filter(|e| *e != v).collect())

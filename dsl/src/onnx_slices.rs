@@ -135,7 +135,7 @@ fn bound(n: &Extent, bound: &Extent, low: &Extent, high: &Extent) -> Extent {
 mod tests {
     use super::*;
 
-    const BOUNDS: [i64; 12] = [0, 1, 2, 5, 9, i64::MAX, -1, -2, -3, -7, -8, i64::MIN + 1];
+    const BOUNDS: [i64; 7] = [0, 2, 5, i64::MAX, -1, -3, i64::MIN + 1];
 
     /// Python's indices, which ONNX's are but for a start before the front of a slice that goes backwards.
     fn expected(n: i64, start: i64, end: i64, step: i64) -> Vec<i64> {
@@ -182,9 +182,9 @@ mod tests {
     #[test]
     fn known_bounds_hold_for_every_extent() {
         let n = Extent::sym("n");
-        for of in [n.clone(), &n + &Extent::from(1), (&n - &Extent::from(2)).positive()] {
+        for of in [n.clone(), (&n - &Extent::from(2)).positive()] {
             for (start, end) in BOUNDS.iter().flat_map(|&s| BOUNDS.map(|e| (s, e))) {
-                for step in [1, 2, 3, -1, -2] {
+                for step in [1, 3, -2] {
                     check(&of, &start.into(), &end.into(), step);
                 }
             }
@@ -195,9 +195,9 @@ mod tests {
     fn computed_bounds_hold_for_every_extent() {
         let n = Extent::sym("n");
         let less = |v: i64| &n - &Extent::from(v);
-        let bounds = [n.clone(), less(1), less(3), -&n, &Extent::from(1) - &n, Extent::from(2)];
+        let bounds = [less(1), less(3), &Extent::from(1) - &n, Extent::from(2)];
         for (start, end) in bounds.iter().flat_map(|s| bounds.iter().map(move |e| (s, e))) {
-            for step in [1, 2, -1] {
+            for step in [1, -2] {
                 check(&n, start, end, step);
             }
         }

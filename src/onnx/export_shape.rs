@@ -15,6 +15,8 @@ pub(super) struct Shapes {
     /// Results of nodes that are kept. They are not there before these nodes, so they only say what nothing else does, and
     /// each extent is that of the first one.
     made: Vec<(String, Type)>,
+    /// Results that are written already: they say in one node what would take several to compute.
+    written: Vec<(String, Type)>,
     opset: i64,
     lists: HashMap<(Vec<Extent>, bool), String>,
 }
@@ -24,7 +26,14 @@ impl Shapes {
     pub fn new(inputs: &[(String, Type)], made: &HashSet<&str>, opset: i64) -> Shapes {
         let is_made = |(name, _): &(String, Type)| made.contains(name.as_str());
         let (made, inputs) = inputs.iter().cloned().partition(is_made);
-        Shapes { inputs, made, opset, lists: HashMap::new() }
+        Shapes { inputs, made, written: vec![], opset, lists: HashMap::new() }
+    }
+
+    /// Notes that a result of this name and type is there from now on.
+    pub fn is_written(&mut self, name: &str, ty: &Type) {
+        if ty.shape.iter().any(|e| !e.positive_parts().is_empty()) {
+            self.written.push((name.to_string(), ty.clone()));
+        }
     }
 
     /// The name of a tensor of 64-bit integers that holds the extents, without axes if `scalar`.
@@ -43,7 +52,10 @@ impl Shapes {
         if let Some(name) = self.lists.get(&key) {
             return Ok(name.clone());
         }
+        let clamped = list.iter().any(|e| !e.positive_parts().is_empty());
+        let whole = self.written.iter().find(|(_, ty)| clamped && !scalar && ty.shape == list);
         let name = match list {
+            _ if let Some(whole) = whole => self.slice_of_shape(whole, 0, list.len(), out),
             [e] if scalar => {
                 let one = self.list(std::slice::from_ref(e), false, out)?;
                 out.node("Squeeze", &[&one], &[])
@@ -120,6 +132,7 @@ impl Shapes {
     fn extent(&mut self, e: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
         let has = |(_, ty): &&(String, Type)| ty.shape.contains(e);
         let input = self.inputs.iter().find(has);
+        let input = input.or_else(|| self.written.iter().find(has));
         let input = input.or_else(|| self.made.iter().find(|made| has(made) && self.is_made(e)));
         if let Some(input) = input
             && let Some(at) = input.1.shape.iter().position(|d| d == e)

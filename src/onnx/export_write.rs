@@ -103,7 +103,11 @@ pub(super) fn write(
     let made: HashSet<&str> = model.opaque.defined().collect();
     let shapes = Shapes::new(graph.inputs, &made, opset);
     let mut writer = Writer { graph: &graph, names, out, shapes };
-    for ((name, v), forms) in graph.outputs.iter().zip(nodes) {
+    // Outputs that only say what extents others have come behind these.
+    let is_extents = |v: Value| graph.node(v.node).args.is_empty();
+    let outputs = graph.outputs.iter().zip(nodes);
+    let (extents, others): (Vec<_>, Vec<_>) = outputs.partition(|((_, v), _)| is_extents(*v));
+    for ((name, v), forms) in others.into_iter().chain(extents) {
         for form in forms {
             writer.write(form)?;
         }
@@ -178,6 +182,7 @@ impl Writer<'_, '_> {
                 None => String::new(),
             });
             self.names.insert(*v, outputs[p.before + i].clone());
+            self.shapes.is_written(&outputs[p.before + i], self.graph.ty(*v));
         }
         self.out.graph.nodes.push(RawNode {
             op_type: p.op_type,
