@@ -304,3 +304,47 @@ fn choices_products_and_ranges() {
     let expected: Vec<_> = (0..3).map(|k| Some(start + k)).collect();
     held(raw, &[], &expected, "Range");
 }
+
+#[test]
+fn integers_have_lengths_and_logarithms() {
+    let of = |op: &str, dtype: DType| {
+        let t = Tensor::from_i64(dtype, vec![2, 3], &[3, 4, 0, 1, 7, 7]);
+        let (raw, feeds) = single(13, op, &[In(t)], &[("axes", list(&[1]))], 1);
+        let imported = import(raw, library()).expect("it is read");
+        run_values(&imported.program, library(), &feeds).expect("it runs")[0].to_f64()
+    };
+    for dtype in [DType::I64, DType::I32] {
+        assert_eq!(of("ReduceL2", dtype), [5.0, 9.0], "{dtype}");
+        assert_eq!(of("ReduceLogSum", dtype), [1.0, 2.0], "{dtype}");
+        assert_eq!(of("ReduceLogSumExp", dtype), [4.0, 7.0], "{dtype}");
+    }
+}
+
+#[test]
+fn statistics_of_halves_are_of_single_precision() {
+    for (dtype, inner) in [(DType::F16, DType::F16), (DType::F64, DType::F64)] {
+        let x = Tensor::from_f64(dtype, vec![2, 4], &[1.0, 2.0, 3.0, 6.0, 0.0, 0.0, 4.0, 4.0]);
+        let scale = Tensor::from_f64(dtype, vec![4], &[1.0; 4]);
+        let (raw, feeds) = single(17, "LayerNormalization", &[In(x), Const(scale)], &[], 3);
+        let imported = import(raw, library()).expect("it is read");
+        let found = run_values(&imported.program, library(), &feeds).expect("it runs");
+        let types: Vec<DType> = found.iter().map(Tensor::dtype).collect();
+        assert_eq!(types, [inner, DType::F32, DType::F32]);
+        assert_eq!(found[1].to_f64(), [3.0, 2.0]);
+        assert_eq!(found[1].shape(), [2, 1]);
+    }
+}
+
+#[test]
+fn a_signal_may_lack_the_axis_of_real_numbers() {
+    let window = floats(&[4], &[0.5, 1.0, 1.0, 0.5]);
+    let of = |shape: &[usize]| {
+        let args = [In(count(shape)), Const(ints(&[], &[2])), Const(window.clone())];
+        let (raw, feeds) = single(17, "STFT", &args, &[("onesided", int(1))], 1);
+        let imported = import(raw, library()).expect("it is read");
+        run_values(&imported.program, library(), &feeds).expect("it runs").remove(0)
+    };
+    let (two, three) = (of(&[2, 8]), of(&[2, 8, 1]));
+    assert_eq!(two.shape(), three.shape());
+    assert_eq!(two.to_f64(), three.to_f64());
+}
