@@ -19,6 +19,8 @@ pub(crate) struct InputValues {
     given: BTreeMap<String, GivenValue>,
     /// What a run will get; used only where the model cannot be read without it.
     offered: Offered,
+    /// Whether the defaults of inputs are constants.
+    folds_defaults: bool,
 }
 
 /// A value as it is given.
@@ -39,8 +41,13 @@ impl InputValues {
         self.offered = values;
     }
 
+    /// Makes constants of the inputs that have a default, or not.
+    pub fn fold_defaults(&mut self, folds: bool) {
+        self.folds_defaults = folds;
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.given.is_empty() && self.offered.is_empty()
+        self.given.is_empty() && self.offered.is_empty() && !self.folds_defaults
     }
 
     /// The inputs that are given.
@@ -52,6 +59,7 @@ impl InputValues {
     pub fn extend(&mut self, other: &InputValues) {
         self.given.extend(other.given.clone());
         self.offered.extend(other.offered.clone());
+        self.folds_defaults |= other.folds_defaults;
     }
 
     /// Makes constants of the inputs whose value is given, and of those with a default that a run will be given; their names.
@@ -77,6 +85,7 @@ impl InputValues {
             bind(raw, &name, tensor)?;
             bound.push(name);
         }
+        raw.graph.defaults.retain(|d| !self.folds_defaults && !bound.contains(&d.name));
         raw.graph.inputs.iter_mut().filter(|i| i.dims.is_none()).for_each(|i| {
             self.enter_extents_of(i);
         });
@@ -163,7 +172,14 @@ pub(crate) fn notes(
     let assumed = imported.assumed.iter().map(equal).chain(imported.notes.iter().cloned());
     let opaque = imported.model.opaque.notes();
     let bound = bound.iter().filter(|b| !has_default(b, defaults));
-    assumed.chain(bound.map(decided)).chain(opaque).collect()
+    let open = imported.model.defaults.len();
+    let open = (open > 0).then(|| {
+        format!(
+            "{open} inputs have a value in the file that a run may replace, so that nothing is computed from it before; \
+             `--fold-defaults` makes constants of them"
+        )
+    });
+    assumed.chain(bound.map(decided)).chain(opaque).chain(open).collect()
 }
 
 /// True of numbers that are there to decide a shape, unlike data from which such numbers are computed.

@@ -99,7 +99,7 @@ impl Model {
     /// The same on another device, or with other limits.
     ///
     /// # Errors
-    /// A run would take more memory than the device may.
+    /// As there.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
         if self.keeps_nodes() {
             let (library, to) = (self.library.clone(), device.clone());
@@ -107,7 +107,9 @@ impl Model {
                 move |program: &Program, _: bool| Session::of_program(program, &library, &to);
             return self.session_of_data(device, Box::new(prepare));
         }
-        with_room(|| Session::of_program(&self.program, &self.library, device))
+        with_room(|| {
+            Ok(Session::of_program(&self.program, &self.library, device)?.with_defaults(self))
+        })
     }
 
     /// The same of a model that the data of each run decide, with parts made ready by `prepare`.
@@ -187,10 +189,8 @@ impl Model {
     /// Nodes of the file's graph; none of a `.rules` text.
     #[cfg(feature = "cli")]
     pub(crate) fn file_nodes(&self) -> usize {
-        match &*self.source {
-            ModelSource::Onnx { raw, .. } => raw.graph.nodes.len(),
-            ModelSource::Text { .. } => 0,
-        }
+        let ModelSource::Onnx { raw, .. } = &*self.source else { return 0 };
+        raw.graph.nodes.len()
     }
 
     /// True if there are nodes or inputs that the program does not contain.
@@ -456,6 +456,12 @@ impl Reader {
         self
     }
 
+    /// Whether inputs with a default become constants. Otherwise a run may give them or not, and no value is assumed.
+    pub fn fold_defaults(mut self, folds: bool) -> Reader {
+        self.values.fold_defaults(folds);
+        self
+    }
+
     /// Values that a run will be given: those that decide shapes or axes become constants, the others stay inputs.
     #[cfg(feature = "cli")]
     pub(crate) fn offering(mut self, values: crate::input_values::Offered) -> Reader {
@@ -533,6 +539,7 @@ impl Reader {
         let source =
             ModelSource::Onnx { raw: Box::new(raw.clone()), path: path.map(Path::to_path_buf) };
         self.enter_shapes(&mut raw)?;
+        let defaults = raw.graph.defaults.clone();
         let mut bound = self.values.enter(&mut raw)?;
         let imported = loop {
             match import_keeping(raw.clone(), &library, &self.kept, self.loops) {
@@ -554,7 +561,7 @@ impl Reader {
         };
         let imported =
             recurrences::read(&raw, &library, &self.kept, self.loops).unwrap_or(imported);
-        let notes = notes(&imported, &bound, &raw.graph.defaults);
+        let notes = notes(&imported, &bound, &defaults);
         Ok(Model {
             read_as: Some(Arc::new(raw)),
             assumed: imported.assumed,

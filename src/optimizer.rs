@@ -377,9 +377,13 @@ impl OptimizedModel {
             ));
         }
         if device.runs(&self.model.library, &self.options.target) {
-            return with_room(|| Session::new(&self.result.plan, &self.model.library, device));
+            let session =
+                with_room(|| Session::new(&self.result.plan, &self.model.library, device));
+            return Ok(session?.with_defaults(&self.model));
         }
-        with_room(|| Session::of_program(&self.result.program, &self.model.library, device))
+        let program = &self.result.program;
+        let session = with_room(|| Session::of_program(program, &self.model.library, device))?;
+        Ok(session.with_defaults(&self.model))
     }
 
     /// Writes the result as an ONNX file, `-` for standard output. The file takes its name when it is complete; it may be

@@ -27,6 +27,8 @@ pub struct Session {
     device: Device,
     inputs: Vec<TensorInfo>,
     outputs: Vec<TensorInfo>,
+    /// Inputs that a run need not give.
+    defaults: Vec<(String, Tensor)>,
 }
 
 /// What runs.
@@ -71,7 +73,16 @@ impl Session {
             device: device.clone(),
             inputs: model::inputs(&plan.program),
             outputs: model::outputs(&plan.program),
+            defaults: vec![],
         })
+    }
+
+    /// The same with the model's values of inputs that a run does not give.
+    pub(crate) fn with_defaults(self, model: &Model) -> Session {
+        let all = model.info().into_iter().flat_map(|info| &info.defaults);
+        let is_input = |name: &String| model.program().inputs.iter().any(|(n, _)| n == name);
+        let all = all.map(|(info, tensor)| (info.name.clone(), tensor.clone()));
+        Session { defaults: all.filter(|(name, _)| is_input(name)).collect(), ..self }
     }
 
     /// A model that the data of each run decide.
@@ -81,11 +92,13 @@ impl Session {
         };
         let (mut inputs, mut outputs) = (model.inputs(), model.outputs());
         if let Some(info) = model.info() {
-            inputs.retain(|v| declared(&info.inputs, v));
+            let default = |v: &TensorInfo| info.defaults.iter().any(|(d, _)| d.name == v.name());
+            inputs.retain(|v| declared(&info.inputs, v) || default(v));
             outputs.retain(|v| declared(&info.outputs, v));
         }
         let runs = Runs::Staged(Box::new(StagedRuns::new(model.clone(), prepare)));
-        Session { runs, device: device.clone(), inputs, outputs }
+        let session = Session { runs, device: device.clone(), inputs, outputs, defaults: vec![] };
+        session.with_defaults(model)
     }
 
     /// A program as it stands, planned for the device.
@@ -147,8 +160,11 @@ impl Session {
     /// The same on tensors.
     pub(crate) fn run_tensors(
         &self,
-        given: HashMap<String, Tensor>,
+        mut given: HashMap<String, Tensor>,
     ) -> Result<Vec<(String, Tensor)>, Error> {
+        for (name, tensor) in &self.defaults {
+            given.entry(name.clone()).or_insert_with(|| tensor.clone());
+        }
         let planned = match &self.runs {
             Runs::Staged(staged) => return with_room(|| staged.run(given)),
             Runs::Planned(planned) => planned,

@@ -16,6 +16,8 @@ use crate::library::{CallId, Library};
 pub struct Structural {
     /// `broadcast(x, map, shape)`.
     pub broadcast: Option<CallId>,
+    /// `stretch(x, shape)`.
+    pub stretch: Option<CallId>,
     /// `reshape(x, shape)`.
     pub reshape: Option<CallId>,
     /// `transpose(x, perm)`.
@@ -41,6 +43,7 @@ impl Structural {
     pub fn of(library: &Library) -> Structural {
         Structural {
             broadcast: library.find("broadcast"),
+            stretch: library.find("stretch"),
             reshape: library.find("reshape"),
             transpose: library.find("transpose"),
             slice: library.find("slice"),

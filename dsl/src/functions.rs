@@ -3,7 +3,7 @@
 use crate::eval::{EvalError, MAX_LIST, Val, binary};
 use crate::expr::BinaryOp;
 pub use crate::function::{FUNCTIONS, Function};
-use crate::ir::{Attr, Extent};
+use crate::ir::{Attr, Common, Extent, common_extent};
 use crate::onnx_shapes;
 use Function as F;
 
@@ -348,20 +348,18 @@ fn reshape_target(
     Ok(out)
 }
 
-/// NumPy's common shape; the extents that cannot be aligned where there is none.
+/// NumPy's common shape; the extents that cannot be aligned where there is none. Of two open extents either may be one.
 pub fn common_shape(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, (Extent, Extent)> {
     let n = a.len().max(b.len());
     let one = Extent::from(1);
     let entry = |list: &[Extent], i: usize| -> Extent {
         (i + list.len()).checked_sub(n).and_then(|i| list.get(i)).unwrap_or(&one).clone()
     };
-    (0..n)
-        .map(|i| match (entry(a, i), entry(b, i)) {
-            (a, b) if a == b || b.is(1) => Ok(a),
-            (a, b) if a.is(1) => Ok(b),
-            different => Err(different),
-        })
-        .collect()
+    let common = |(a, b): (Extent, Extent)| match common_extent(&a, &b) {
+        Common::Is(e) => Ok(e),
+        Common::IfEqual | Common::Apart => Err((a, b)),
+    };
+    (0..n).map(|i| common((entry(a, i), entry(b, i)))).collect()
 }
 
 fn split_sizes(n: &Extent, parts: usize) -> Result<Vec<Extent>, EvalError> {
@@ -370,8 +368,14 @@ fn split_sizes(n: &Extent, parts: usize) -> Result<Vec<Extent>, EvalError> {
         return Ok(vec![q; parts]);
     }
     let Some(n) = n.as_const() else {
-        let reason = format!("{n} does not divide into {parts} known parts");
-        return Err(EvalError::Symbolic(reason));
+        // The last part has what is left.
+        let size = crate::onnx_shapes::ceil_div(n, &by);
+        let others = &size * &Extent::from(parts.saturating_sub(1));
+        let mut out = vec![size; parts];
+        if let Some(last) = out.last_mut() {
+            *last = n - &others;
+        }
+        return Ok(out);
     };
     let size = (n + parts as i64 - 1) / parts.max(1) as i64;
     let last = n - size * (parts as i64 - 1);

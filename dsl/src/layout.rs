@@ -92,6 +92,17 @@ impl Layout {
         Some(Layout { shape: shape.to_vec(), strides, offset: self.offset })
     }
 
+    /// Axes of one element repeated.
+    pub fn stretch(&self, shape: &[usize]) -> Option<Layout> {
+        let fits = |(&d, &n): (&usize, &usize)| d == n || d == 1;
+        if shape.len() != self.rank() || !self.shape.iter().zip(shape).all(fits) {
+            return None;
+        }
+        let steps = self.strides.iter().zip(self.shape.iter().zip(shape));
+        let strides = steps.map(|(&s, (d, n))| if d == n { s } else { 0 }).collect();
+        Some(Layout { shape: shape.to_vec(), strides, offset: self.offset })
+    }
+
     /// Every `step`-th element from `start`, `size` of them, along every axis.
     pub fn slice(&self, start: &[i64], size: &[i64], step: &[i64]) -> Option<Layout> {
         let rank = self.rank();

@@ -3,7 +3,7 @@
 
 use crate::eval::{EvalError, Val};
 use crate::function::Function as F;
-use crate::ir::{Attr, DType, Extent};
+use crate::ir::{Attr, DType, Extent, may_equal};
 use crate::onnx_slices::{printed_end, printed_start, slice_size, slice_start};
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,11 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
         (F::IsKnown, 1) => vals[0].clone().int().map(|n| Val::Truth(Some(n.as_const().is_some()))),
         (F::Without, 2) => ints((|| {
             let v = vals[1].clone().int()?;
-            Ok(l(0)?.into_iter().filter(|e| *e != v).collect())
+            let list = l(0)?;
+            match list.iter().find(|e| **e != v && may_equal(e, &v)) {
+                Some(e) => Err(EvalError::Symbolic(format!("whether {e} is {v} is open"))),
+                None => Ok(list.into_iter().filter(|e| *e != v).collect()),
+            }
         })()),
         (F::ReplaceAll, 3) => ints((|| replace_all(l(0)?, &l(1)?, &l(2)?))()),
         (F::NormalList, 2) => ints((|| {
@@ -300,12 +304,11 @@ fn ceil_pads(
 ) -> Result<Extent, EvalError> {
     let one = Extent::from(1);
     let inside = size + low;
-    let mut count = &ceil_div(&(&(&inside + high) - reach), stride) + &one;
-    let begins = &(&count - &one) * stride;
-    if (&begins - &inside).as_const().is_some_and(|beyond| beyond >= 0) {
-        count = &count - &one;
-    }
-    Ok((&(&(&(&count - &one) * stride) + reach) - &inside).maximum(&Extent::from(0)))
+    // No window begins behind the elements and the padding before them.
+    let count = (&ceil_div(&(&(&inside + high) - reach), stride) + &one)
+        .minimum(&ceil_div(&inside, stride));
+    let beyond = &(&(&(&count - &one) * stride) + reach) - &inside;
+    Ok(if beyond.as_const().is_some() { beyond.maximum(&Extent::from(0)) } else { beyond })
 }
 
 #[cfg(test)]

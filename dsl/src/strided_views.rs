@@ -3,7 +3,7 @@
 use crate::ir::Attr;
 use crate::layout::Layout;
 
-/// The four ways to see a tensor differently.
+/// The ways to see a tensor differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// Axes in another order.
@@ -12,6 +12,8 @@ pub enum View {
     Reshape,
     /// Repetition along new axes.
     Broadcast,
+    /// Repetition along axes of one element.
+    Stretch,
     /// A regular part.
     Slice,
 }
@@ -22,6 +24,7 @@ pub fn find(op: &str) -> Option<View> {
         "transpose" => View::Transpose,
         "reshape" => View::Reshape,
         "broadcast" => View::Broadcast,
+        "stretch" => View::Stretch,
         "slice" => View::Slice,
         _ => return None,
     })
@@ -51,6 +54,7 @@ pub fn apply(view: View, x: &Layout, attrs: &[Attr], shape: &[usize]) -> Viewed 
             None => None,
         },
         View::Broadcast => sizes(0).and_then(|map| x.broadcast(&map, shape)),
+        View::Stretch => x.stretch(shape),
         View::Slice => match (ints(0), ints(1), ints(2)) {
             (Some(start), Some(size), Some(step)) => x.slice(&start, &size, &step),
             _ => None,

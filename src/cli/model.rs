@@ -25,7 +25,8 @@ pub(super) fn load_for(
     common: &Common,
     shapes: &ShapeOptions,
 ) -> anyhow::Result<Model> {
-    let model = load_offering(path, common, shapes, HashMap::new())?;
+    common.screen.watch();
+    let model = reader(common, shapes).read(path)?;
     told_notes(&model, common);
     Ok(model)
 }
@@ -36,7 +37,7 @@ pub(super) fn told_notes(model: &Model, common: &Common) {
 }
 
 /// The same for a run that is given these inputs, without its notes: those inputs that decide shapes are constants of the
-/// model.
+/// model, and so are those with a default.
 pub(super) fn load_offering(
     path: &Path,
     common: &Common,
@@ -44,7 +45,7 @@ pub(super) fn load_offering(
     inputs: HashMap<String, Tensor>,
 ) -> anyhow::Result<Model> {
     common.screen.watch();
-    Ok(reader(common, shapes).offering(inputs).read(path)?)
+    Ok(reader(common, shapes).fold_defaults(true).offering(inputs).read(path)?)
 }
 
 /// Extents for a run whose inputs are drawn.
@@ -73,6 +74,7 @@ pub(super) fn fitting_symbols(
 /// How the user asks for models to be read.
 pub(super) fn reader(common: &Common, shapes: &ShapeOptions) -> Reader {
     let plain = Reader::new().colored(common.screen.colored_errors());
+    let plain = plain.fold_defaults(shapes.folds_defaults());
     let ruled = common.rules.iter().fold(plain, |reader, path| reader.rules(path));
     let shaped = shapes.given().fold(ruled, |r, (name, extents)| r.shape(name, extents));
     let bound = shapes.bindings().fold(shaped, |r, (name, extent)| r.bind(name, extent));

@@ -1,4 +1,4 @@
-//! `--shape`, `--bind` and `--value`: what is given in place of what a model's inputs declare.
+//! `--shape`, `--bind`, `--value` and `--fold-defaults`: what is given in place of what a model's inputs declare.
 
 /// Arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -13,6 +13,9 @@ pub struct ShapeOptions {
     /// constant; may be given several times.
     #[arg(long = "value", value_name = "NAME=NUMBERS", value_parser = parse_value)]
     values: Vec<(String, Numbers)>,
+    /// Make constants of inputs that have a value in the file; otherwise a run may replace it, and only `run` takes it as known.
+    #[arg(long)]
+    fold_defaults: bool,
 }
 
 /// Numbers in one argument.
@@ -27,6 +30,11 @@ impl ShapeOptions {
     /// Names and values.
     pub fn values(&self) -> impl Iterator<Item = (&str, &[f64])> {
         self.values.iter().map(|(name, numbers)| (name.as_str(), numbers.0.as_slice()))
+    }
+
+    /// Whether values of inputs in the file are constants.
+    pub fn folds_defaults(&self) -> bool {
+        self.fold_defaults
     }
 
     /// Symbols and their extents.

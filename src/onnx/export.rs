@@ -276,13 +276,20 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
     let Chosen { program, forms, mut opsets, model, opset } = chosen;
     let mut graph = write(forms, model, opset)?;
     graph.outputs = program.outputs.iter().map(|(n, v)| value_info(n, program.ty(*v))).collect();
-    graph.inputs = program.inputs.iter().map(|(n, t)| value_info(n, t)).collect();
+    graph.inputs = program.inputs.iter().map(|(n, t)| interface(n, t, model)).collect();
     if let Some((node, _)) = model.opaque.nodes.first() {
         if opset != model.opset() && model.opset() > 0 {
             let reason = format!("it is of operator set {}, not {opset}", model.opset());
             return Err(ExportError::Opaque { reason: format!("{}: {reason}", node.label()) });
         }
         model.opaque.put_back(&mut graph, &model.inputs, &model.outputs)?;
+    }
+    let is_default = |i: &RawValueInfo| model.defaults.iter().any(|(d, _)| d.name == i.name);
+    (graph.defaults, graph.inputs) = graph.inputs.into_iter().partition(is_default);
+    for (input, tensor) in &model.defaults {
+        if graph.defaults.iter().any(|d| d.name == input.name) {
+            graph.initializers.insert(input.name.clone(), tensor.clone());
+        }
     }
     let used = graph.domains();
     opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
@@ -306,6 +313,22 @@ pub(super) fn value_info(name: &str, ty: &Type) -> RawValueInfo {
     };
     let dims = Some(ty.shape.iter().map(dim).collect());
     RawValueInfo { name: name.to_string(), dtype: Some(ty.dtype), dims, ..RawValueInfo::default() }
+}
+
+/// An input as the model declares it: what its symbols have to be for the rest to have a meaning does not narrow them.
+fn interface(name: &str, ty: &Type, model: &ModelInfo) -> RawValueInfo {
+    let mut info = value_info(name, ty);
+    let all = model.inputs.iter().chain(model.defaults.iter().map(|(info, _)| info));
+    let declared = all.filter(|i| i.name == name).find_map(|i| i.dims.as_ref());
+    let Some(declared) = declared.filter(|d| d.len() == ty.rank()) else { return info };
+    for (d, declared) in info.dims.iter_mut().flatten().zip(declared) {
+        match declared {
+            RawDim::Symbol(_) => d.clone_from(declared),
+            RawDim::Unknown if matches!(d, RawDim::Known(_)) => d.clone_from(declared),
+            RawDim::Unknown | RawDim::Known(_) => {}
+        }
+    }
+    info
 }
 
 /// The first version of the file format that may hold an operator set.

@@ -3,7 +3,7 @@
 
 use super::export_forms::Forms;
 use super::export_match::Found;
-use super::import_apply::trailing_axes;
+use super::import_broadcast::trailing_axes;
 use mlc_dsl::eval::eval;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::infer::infer;

@@ -2,7 +2,7 @@
 //! are, aligned to the right, and nothing else is broadcast without need.
 
 use super::export_kernels::Planned;
-use super::import_apply::trailing_axes;
+use super::import_broadcast::trailing_axes;
 use mlc_dsl::canon::Structural;
 use mlc_dsl::functions::common_shape;
 use mlc_dsl::ir::{Attr, Consts, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
@@ -294,37 +294,40 @@ impl<'a> Graph<'a> {
         args: Vec<Value>,
     ) -> Vec<Value> {
         let Some(trailing) = trailing_axes(self.library.call(call)) else { return args };
+        let whole = self.lead(&args, &trailing);
         let mut out = args.clone();
+        // Of each operand the axes that were stretched, counted from the end.
+        let mut free: Vec<Vec<usize>> = vec![vec![]; args.len()];
         for (i, &v) in node.args.iter().enumerate() {
-            let NodeKind::Apply(c, attrs) = &program.node(v.node).kind else { continue };
-            if Some(*c) != self.structural.broadcast {
-                continue;
-            }
-            let (Some(map), Some(shape)) =
-                (attrs.first().and_then(Attr::as_i64s), attrs.get(1).and_then(Attr::as_extents))
-            else {
-                continue;
-            };
-            // The trailing axes do not broadcast: all of them must be the operand's own.
-            let own = |axis: usize| shape[axis].is(1) || map.contains(&(axis as i64));
-            if (shape.len() - trailing[i].min(shape.len())..shape.len()).all(own) {
-                let x = moved(new, program.node(v.node).args[0]);
-                out[i] = self.align_for(x, &map, shape.len(), trailing[i], &node.origin);
+            // With what it stretches the operator does more by itself, if the shapes tell the result.
+            for stretched in [true, false] {
+                let Some((x, map)) = self.spread(program, v, trailing[i], stretched) else {
+                    continue;
+                };
+                let (own, shape) = (&program.ty(x).shape, &program.ty(v).shape);
+                let differs = |(i, &m): (usize, &i64)| own[i] != shape[m as usize];
+                let open = map.iter().enumerate().filter(|p| differs(*p));
+                free[i] = open.map(|(_, &m)| shape.len() - m as usize).collect();
+                let rank = shape.len();
+                out[i] = self.align_for(moved(new, x), &map, rank, trailing[i], &node.origin);
+                if self.yields(&out, &trailing, &free, &whole) {
+                    break;
+                }
             }
         }
         // Together the operands must still have every axis of the result.
-        let whole = self.lead(&args, &trailing);
         for i in 0..out.len() {
-            if self.lead(&out, &trailing) == whole {
+            if self.yields(&out, &trailing, &free, &whole) {
                 break;
             }
             out[i] = args[i];
+            free[i].clear();
         }
         for i in 0..out.len() {
             let Some(trimmed) = self.trimmed(out[i], trailing[i], &node.origin) else { continue };
             let long = out.clone();
             out[i] = trimmed;
-            if self.lead(&out, &trailing) == whole {
+            if self.yields(&out, &trailing, &free, &whole) {
                 continue;
             }
             // A weight leaves the axes that are only its own to the operand that is computed.
@@ -335,11 +338,76 @@ impl<'a> Graph<'a> {
                     out[j] = self.reshape(out[j], &full, &node.origin, None);
                 }
             }
-            if self.lead(&out, &trailing) != whole {
+            if !self.yields(&out, &trailing, &free, &whole) {
                 out = long;
             }
         }
         out
+    }
+
+    /// True if operands have the leading axes of a result together. Those that are `free` have one element or as many as the result.
+    fn yields(
+        &self,
+        args: &[Value],
+        trailing: &[usize],
+        free: &[Vec<usize>],
+        whole: &Option<Vec<Extent>>,
+    ) -> bool {
+        let Some(whole) = whole else { return self.lead(args, trailing).is_none() };
+        let own = |i: usize| {
+            let shape = &self.ty(args[i]).shape;
+            Some(shape[..shape.len().checked_sub(trailing[i])?].to_vec())
+        };
+        let Some(shapes) = (0..args.len()).map(own).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        let others = shapes.iter().zip(trailing.iter().zip(free)).map(|(shape, (t, free))| {
+            let bare = |(i, e): (usize, &Extent)| match free.contains(&(shape.len() + t - i)) {
+                true => Extent::from(1),
+                false => e.clone(),
+            };
+            shape.iter().enumerate().map(bare).collect::<Vec<_>>()
+        });
+        let found = [joined(shapes.iter().cloned()), joined(others)];
+        let has = |found: &Option<Vec<Extent>>, i: usize| {
+            let same = |f: &Vec<Extent>| f.len() == whole.len() && f[i] == whole[i];
+            found.as_ref().is_some_and(same)
+        };
+        let long =
+            |found: &Option<Vec<Extent>>| found.as_ref().is_some_and(|f| f.len() == whole.len());
+        found.iter().any(long) && (0..whole.len()).all(|i| found.iter().any(|f| has(f, i)))
+    }
+
+    /// What a value is broadcast from (and perhaps stretched from before), with the axes of the value that its axes are; `None` of one
+    /// that is not broadcast, or along its last `trailing` axes.
+    fn spread(
+        &self,
+        program: &Program,
+        v: Value,
+        trailing: usize,
+        stretched: bool,
+    ) -> Option<(Value, Vec<i64>)> {
+        let of = |v: Value, op: Option<CallId>| match &program.node(v.node).kind {
+            NodeKind::Apply(c, attrs) if Some(*c) == op => {
+                Some((program.node(v.node).args[0], attrs))
+            }
+            _ => None,
+        };
+        let shape = &program.ty(v).shape;
+        let mut found = of(v, self.structural.broadcast)
+            .and_then(|(x, attrs)| Some((x, attrs.first().and_then(Attr::as_i64s)?)));
+        if stretched {
+            let (from, map) = found.unwrap_or((v, (0..shape.len() as i64).collect()));
+            let (x, _) = of(from, self.structural.stretch)?;
+            found = Some((x, map));
+        }
+        let (x, map) = found?;
+        // The trailing axes do not broadcast: all of them must be the operand's own.
+        let lies = |axis: usize| map.iter().position(|&m| m == axis as i64);
+        let own = |axis: usize| {
+            shape[axis].is(1) || lies(axis).is_some_and(|i| program.ty(x).shape[i] == shape[axis])
+        };
+        (shape.len() - trailing.min(shape.len())..shape.len()).all(own).then_some((x, map))
     }
 
     /// True if a shape is the value's own with unit axes in front.
@@ -366,13 +434,12 @@ impl<'a> Graph<'a> {
 
     /// NumPy's common shape of the leading axes; `None` where there is none.
     pub fn lead(&self, args: &[Value], trailing: &[usize]) -> Option<Vec<Extent>> {
-        let mut out: Vec<Extent> = Vec::new();
-        for (v, t) in args.iter().zip(trailing) {
+        let own = |(v, t): (&Value, &usize)| {
             let shape = &self.ty(*v).shape;
-            let own = &shape[..shape.len().checked_sub(*t)?];
-            out = common_shape(&out, own).ok()?;
-        }
-        Some(out)
+            Some(shape[..shape.len().checked_sub(*t)?].to_vec())
+        };
+        let shapes: Option<Vec<_>> = args.iter().zip(trailing).map(own).collect();
+        joined(shapes?.into_iter())
     }
 
     /// `x`, whose axis `i` belongs at `map[i]` of `rank`, in a shape that NumPy aligns so.
@@ -442,4 +509,9 @@ impl<'a> Graph<'a> {
 fn moved(new: &[Value], v: Value) -> Value {
     let to = new[v.node.0 as usize];
     Value { node: to.node, output: to.output + v.output }
+}
+
+/// NumPy's common shape of several.
+fn joined(mut shapes: impl Iterator<Item = Vec<Extent>>) -> Option<Vec<Extent>> {
+    shapes.try_fold(vec![], |all, own| common_shape(&all, &own).ok())
 }

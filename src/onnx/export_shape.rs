@@ -202,6 +202,7 @@ impl Shapes {
                 return self.list(&[e], false, out);
             }
             Atom::Positive(e) => return self.positive(e, whole, out),
+            Atom::Common(all) => return self.common(all, whole, out),
             Atom::Div(a, b) | Atom::Mod(a, b) => (a, b),
         };
         let [x, y] = [a, b].map(|e| self.list(std::slice::from_ref(e), false, out));
@@ -218,6 +219,26 @@ impl Shapes {
         let rest = out.node("Mod", &[&x, &y], &[]);
         let multiple = out.node("Sub", &[&x, &rest], &[]);
         Ok(out.node("Div", &[&multiple, &y], &[]))
+    }
+
+    /// What axes have in common that broadcast: the largest extent, or 0 if one is.
+    fn common(
+        &mut self,
+        all: &[Extent],
+        whole: &Extent,
+        out: &mut Sheet,
+    ) -> Result<String, ExportError> {
+        self.must_be_allowed("Max", whole)?;
+        let mut values = vec![];
+        for e in all {
+            values.push(self.list(std::slice::from_ref(e), false, out)?);
+        }
+        let mut values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let most = out.node("Max", &values, &[]);
+        let one = self.list(&[Extent::from(1)], false, out)?;
+        values.push(&one);
+        let least = out.node("Min", &values, &[]);
+        Ok(out.node("Mul", &[&most, &least], &[]))
     }
 
     /// `max(e, 0)`: until operator set 12 only of real numbers, so that a comparison is multiplied with.

@@ -12,13 +12,14 @@ use super::import_error::ImportError;
 use super::import_facts::told_as_bound;
 use super::import_items::{Items, imports};
 use super::import_kept::{OfData, Untyped};
+use super::import_needs::Need;
 use super::import_read::OnnxItemInterpreter;
 use super::import_stage::{Answers, Asked, Cut};
 use super::import_value::{self, NodeValue, origin};
 use super::opaque::{self, Opaque};
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
-use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use mlc_dsl::{shown, told};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -61,6 +62,8 @@ pub struct ModelInfo {
     pub inputs: Vec<RawValueInfo>,
     /// Declared outputs.
     pub outputs: Vec<RawValueInfo>,
+    /// Inputs that a run need not give, each with its value where it does not.
+    pub defaults: Vec<(RawValueInfo, Tensor)>,
     /// Nodes of the main graph; constants are not counted.
     pub nodes: usize,
     /// Nodes that the program does not contain.
@@ -76,6 +79,9 @@ impl ModelInfo {
 
 /// How often a model may be read again because two of its symbols turn out to be equal.
 const MAX_UNIFICATIONS: usize = 64;
+/// The first version of the file format whose initializers need not be inputs: before, those were constants, too.
+const CONSTANT_INITIALIZERS: i64 = 4;
+
 /// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
     done(import_as(raw, library, &Reading::default())?)
@@ -149,16 +155,15 @@ pub(super) fn import_as(
     }
     raw.opset_imports = imports(&raw, library);
     let items = Items::of(library, &raw.opset_imports);
-    let mut assumed: Vec<(String, Extent)> = Vec::new();
+    let mut assumed: Vec<Need> = Vec::new();
     let mut facts: Vec<Extent> = Vec::new();
     let mut keeps = reading.kept.cloned();
     let (program, notes, opaque) = loop {
         let mut importer = Importer {
             items: &items,
-            sheet: Sheet::new(library, &reading.answers, &facts),
+            sheet: Sheet::new(library, &reading.answers, &assumed, &facts),
             values: HashMap::new(),
             symbols: HashSet::new(),
-            assumed: assumed.clone(),
             opsets: &raw.opset_imports,
             notes: vec![],
             declared: HashMap::new(),
@@ -172,7 +177,8 @@ pub(super) fn import_as(
             repeated: 0,
             listed: 0,
         };
-        match importer.model(&raw.graph) {
+        let replaceable = replaceable(&raw);
+        match importer.model(&raw.graph, &replaceable) {
             Ok(outputs) => {
                 let makers = importer.makers_of_kept_lists(&raw.graph);
                 if keeps.as_ref().is_some_and(|kept| !makers.is_subset(kept)) {
@@ -189,8 +195,9 @@ pub(super) fn import_as(
                 break (program, notes, importer.opaque);
             }
             Err(e) => match importer.sheet.take_conflict() {
-                Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
-                    assumed.push((symbol, other));
+                Some(need) if assumed.len() < MAX_UNIFICATIONS && !assumed.contains(&need) => {
+                    drop(importer);
+                    assumed.push(need);
                 }
                 _ if let Some(fact) = importer.sheet.take_needed_fact()
                     && facts.len() < MAX_UNIFICATIONS
@@ -211,7 +218,9 @@ pub(super) fn import_as(
             },
         }
     };
+    let defaults = replaceable(&raw).into_iter().map(|(i, t)| (i.clone(), t.clone())).collect();
     let model = ModelInfo {
+        defaults,
         ir_version: raw.ir_version,
         opset_imports: raw.opset_imports,
         graph_name: raw.graph.name,
@@ -226,8 +235,18 @@ pub(super) fn import_as(
         nodes: raw.graph.nodes.len(),
         opaque,
     };
-    let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
+    let of_symbol = |need: Need| Some((need.symbol()?, need.is.to_string()));
+    let assumed = assumed.into_iter().filter_map(of_symbol).collect();
     Ok(Importing::Done(Box::new(Imported { program, model, assumed, notes })))
+}
+
+/// The initializers that a run may replace: those that are inputs, too, in files whose version knows others.
+fn replaceable(raw: &RawModel) -> Vec<(&RawValueInfo, &Tensor)> {
+    if raw.ir_version < CONSTANT_INITIALIZERS {
+        return vec![];
+    }
+    let graph = &raw.graph;
+    graph.defaults.iter().filter_map(|i| Some((i, graph.initializers.get(&i.name)?))).collect()
 }
 
 pub(super) struct Importer<'a> {
@@ -236,8 +255,6 @@ pub(super) struct Importer<'a> {
     pub(super) values: HashMap<String, NodeValue>,
     /// Names of symbols that are taken.
     pub(super) symbols: HashSet<String>,
-    /// Symbols that had to be equal, each with what it is replaced by.
-    assumed: Vec<(String, Extent)>,
     pub(super) opsets: &'a BTreeMap<String, i64>,
     pub(super) notes: Vec<String>,
     /// What the model says of the types of its values.
@@ -259,14 +276,24 @@ pub(super) struct Importer<'a> {
 }
 
 impl Importer<'_> {
-    fn model(&mut self, graph: &RawGraph) -> Result<Vec<(String, Value)>, ImportError> {
-        let symbols = graph.inputs.iter().flat_map(|i| i.dims.iter().flatten());
+    fn model(
+        &mut self,
+        graph: &RawGraph,
+        defaults: &[(&RawValueInfo, &Tensor)],
+    ) -> Result<Vec<(String, Value)>, ImportError> {
+        let inputs = graph.inputs.iter().chain(defaults.iter().map(|(i, _)| *i));
+        let symbols = inputs.flat_map(|i| i.dims.iter().flatten());
         self.symbols = symbols
             .filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.clone()) } else { None })
             .collect();
         for input in &graph.inputs {
-            if self.keeps.is_some() && !input.containers.is_empty() {
-                self.untyped.insert(input.name.clone(), Untyped::Foreign);
+            let why = match (input.containers.is_empty(), &input.dims) {
+                (false, _) => Some(Untyped::Foreign),
+                (true, None) => Some(Untyped::OfData),
+                (true, Some(_)) => None,
+            };
+            if let (true, Some(why)) = (self.keeps.is_some(), why) {
+                self.untyped.insert(input.name.clone(), why);
                 self.opaque.inputs.push(input.clone());
                 continue;
             }
@@ -277,6 +304,12 @@ impl Importer<'_> {
         let declared = graph.value_infos.iter().chain(&graph.outputs);
         self.declared = declared.map(|v| (v.name.clone(), v.clone())).collect();
         self.constants(graph);
+        for (input, tensor) in defaults {
+            let of_value = Type::known(tensor.dtype(), tensor.shape());
+            let ty = if input.dims.is_some() { self.input_type(input)? } else { of_value };
+            let v = self.sheet.builder.input(&input.name, ty);
+            self.values.insert(input.name.clone(), NodeValue::Tensor(v));
+        }
         self.nodes(graph, 0)?;
         let mut opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
         opaque.extend(self.opaque.inputs.iter().map(|i| i.name.clone()));
@@ -387,8 +420,9 @@ impl Importer<'_> {
                 RawDim::Unknown => self.fresh_symbol(&input.name, i),
             };
             let mut extent = Extent::sym(&symbol);
-            for (from, to) in &self.assumed {
-                extent = extent.substitute(&|s| (s == from).then(|| to.clone()));
+            for need in self.sheet.assumed() {
+                let Some(from) = need.symbol() else { continue };
+                extent = extent.substitute(&|s| (s == from).then(|| need.is.clone()));
             }
             shape.push(extent);
         }
@@ -414,7 +448,9 @@ impl Importer<'_> {
             }
             if let Err(e) = self.node(node, depth) {
                 // What a body needs is needed only where it runs.
-                if depth > 0 && self.sheet.conflict().is_some_and(|(_, e)| e.as_const().is_some()) {
+                if depth > 0
+                    && self.sheet.conflict().is_some_and(|need| need.is.as_const().is_some())
+                {
                     self.sheet.take_conflict();
                 }
                 if depth > 0 {
@@ -464,7 +500,8 @@ impl Importer<'_> {
 
     /// What was imported so far, with these outputs.
     pub(super) fn take_program(&mut self, outputs: Vec<(String, Value)>) -> Program {
-        let empty = Sheet::new(self.sheet.library(), self.sheet.answers(), self.sheet.facts());
+        let (assumed, facts) = (self.sheet.assumed(), self.sheet.facts());
+        let empty = Sheet::new(self.sheet.library(), self.sheet.answers(), assumed, facts);
         let sheet = std::mem::replace(&mut self.sheet, empty);
         sheet.finish(outputs).with_empty_constants().pruned()
     }

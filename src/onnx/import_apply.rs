@@ -1,14 +1,14 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
-use super::import_facts::{bound_to_be_equal, bound_to_broadcast, simplified};
-use super::import_needs::{Misfit, broadcast_needs, equality_needs, is_open, number_for};
+use super::import_broadcast::trailing_axes;
+use super::import_facts::{bound_to_be_equal, simplified};
+use super::import_needs::{Misfit, Need, equality_needs, is_open, number_for};
 use super::import_stage::Answers;
 use super::import_supposed::Supposed;
 use mlc_dsl::build::Builder;
-use mlc_dsl::functions::common_shape;
-use mlc_dsl::infer::{infer, undecided_equalities};
-use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, Callable, DTypePattern, Dim, Library};
+use mlc_dsl::infer::{TypeError, infer, undecided_equalities};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value, may_equal};
+use mlc_dsl::library::{CallId, Callable, DTypePattern, Library};
 use mlc_dsl::shape_values::{self, Known, KnownElement};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -17,6 +17,8 @@ use std::rc::Rc;
 const MAX_SYMBOLIC: usize = 64;
 /// Most calls of `onnx` items by others that one node takes.
 const MAX_CALLS: usize = 256;
+/// Most arguments of one node that are made to fit.
+const MAX_FITS: usize = 16;
 
 /// An argument of an operator.
 #[derive(Clone, Debug)]
@@ -31,11 +33,13 @@ pub(super) enum ImportOperand {
 pub(super) struct Sheet<'a> {
     pub builder: Builder<'a>,
     known: HashMap<Value, Option<Rc<Known>>>,
-    conflict: Option<(String, Extent)>,
+    pub(super) conflict: Option<Need>,
+    /// What extents have to be for the model to have a meaning.
+    assumed: &'a [Need],
     /// Extents that are at least 0 wherever the model has a meaning.
     facts: &'a [Extent],
     /// One that would let the last extents that did not fit each other be equal.
-    needed_fact: Option<Extent>,
+    pub(super) needed_fact: Option<Extent>,
     misfit: Option<Misfit>,
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
@@ -45,17 +49,24 @@ pub(super) struct Sheet<'a> {
     /// Elements that a run has computed, by step and question.
     answers: &'a Answers,
     step: usize,
-    /// Calls of `onnx` items by others since the current node began.
+    /// Calls of `onnx` items by others since the current node began, and arguments that were made to fit.
     calls: usize,
+    fits: usize,
 }
 
 impl<'a> Sheet<'a> {
-    /// An empty program of a model that has a meaning only where all of `facts` are at least 0.
-    pub fn new(library: &'a Library, answers: &'a Answers, facts: &'a [Extent]) -> Sheet<'a> {
+    /// An empty program of a model that has a meaning only where what is assumed holds, and all of `facts` are at least 0.
+    pub fn new(
+        library: &'a Library,
+        answers: &'a Answers,
+        assumed: &'a [Need],
+        facts: &'a [Extent],
+    ) -> Sheet<'a> {
         Sheet {
             builder: Builder::new(library),
             known: HashMap::new(),
             conflict: None,
+            assumed,
             facts,
             needed_fact: None,
             misfit: None,
@@ -66,6 +77,7 @@ impl<'a> Sheet<'a> {
             answers,
             step: 0,
             calls: 0,
+            fits: 0,
         }
     }
 
@@ -75,6 +87,11 @@ impl<'a> Sheet<'a> {
 
     pub fn answers(&self) -> &'a Answers {
         self.answers
+    }
+
+    /// What had to be assumed of extents.
+    pub fn assumed(&self) -> &'a [Need] {
+        self.assumed
     }
 
     pub fn library(&self) -> &'a Library {
@@ -87,12 +104,12 @@ impl<'a> Sheet<'a> {
     }
 
     /// What [`Sheet::take_conflict`] has to take.
-    pub fn conflict(&self) -> Option<&(String, Extent)> {
+    pub fn conflict(&self) -> Option<&Need> {
         self.conflict.as_ref()
     }
 
-    /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
-    pub fn take_conflict(&mut self) -> Option<(String, Extent)> {
+    /// What must hold for the last application that failed to be well-typed.
+    pub fn take_conflict(&mut self) -> Option<Need> {
         self.conflict.take()
     }
 
@@ -177,7 +194,7 @@ impl<'a> Sheet<'a> {
     /// Forgets which elements were asked for in vain: a node begins, or another part of one.
     pub fn begin_node(&mut self) {
         self.step += 1;
-        self.calls = 0;
+        (self.calls, self.fits) = (0, 0);
         self.undecided.clear();
         self.misfit = None;
         self.needed_fact = None;
@@ -381,60 +398,6 @@ impl<'a> Sheet<'a> {
         Ok(self.builder.constant(Tensor::from_f64(dtype, vec![], &[v])))
     }
 
-    /// Broadcasts the leading axes of the arguments, all but the last `trailing[i]`, to a common shape.
-    fn align(&mut self, args: Vec<Value>, trailing: Vec<usize>) -> Result<Vec<Value>, String> {
-        let types: Vec<Type> = args.iter().map(|&a| self.builder.ty(a).clone()).collect();
-        let mut lead: Vec<Extent> = Vec::new();
-        for (ty, t) in types.iter().zip(&trailing) {
-            let n = ty.rank().checked_sub(*t);
-            let n = n.ok_or_else(|| format!("a tensor of {} axes has too few", ty.rank()))?;
-            lead = self.common(&lead, &ty.shape[..n])?;
-        }
-        let mut out = Vec::with_capacity(args.len());
-        for ((v, ty), t) in args.into_iter().zip(types).zip(trailing) {
-            let shape: Vec<Extent> =
-                lead.iter().chain(&ty.shape[ty.rank() - t..]).cloned().collect();
-            let missing = shape.len() - ty.rank();
-            let map: Vec<i64> = (0..ty.rank()).map(|i| (i + missing) as i64).collect();
-            out.push(self.broadcast(v, &map, shape)?);
-        }
-        Ok(out)
-    }
-
-    /// NumPy's common shape.
-    fn common(&mut self, a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, String> {
-        common_shape(a, b).map_err(|(x, y)| {
-            self.conflict = broadcast_needs(&x, &y);
-            let pairs = a.iter().rev().zip(b.iter().rev());
-            self.needed_fact = pairs.filter_map(|(a, b)| bound_to_broadcast(a, b)).next();
-            self.apart(&x, &y)
-        })
-    }
-
-    /// `v` with its axis `i` at `map[i]` of `shape`. Unit axes are dropped first, so that what is
-    /// known of `v`, and that it is a constant, is not lost.
-    fn broadcast(&mut self, v: Value, map: &[i64], shape: Vec<Extent>) -> Result<Value, String> {
-        let own = self.builder.ty(v).shape.clone();
-        if own == shape {
-            return Ok(v);
-        }
-        let structural = self.builder.structural();
-        let (Some(broadcast), Some(reshape)) = (structural.broadcast, structural.reshape) else {
-            return Err("the operators `broadcast` and `reshape` are not declared".into());
-        };
-        let kept: Vec<usize> = (0..own.len()).filter(|&i| !own[i].is(1)).collect();
-        let place = |i: usize| kept.iter().any(|&k| map[k] == i as i64);
-        let only_units = (0..shape.len()).all(|i| shape[i].is(1) || place(i));
-        let bare = kept.iter().map(|&i| own[i].clone()).collect();
-        let target = if only_units { shape.clone() } else { bare };
-        let v = self.apply_as_is(reshape, &[Some(Attr::Ints(target))], &[v])?[0];
-        if only_units {
-            return Ok(v);
-        }
-        let map = Attr::ints(kept.iter().map(|&i| map[i]));
-        Ok(self.apply_as_is(broadcast, &[Some(map), Some(Attr::Ints(shape))], &[v])?[0])
-    }
-
     /// Applies an operator to arguments as they are. What comes out of known values is known.
     pub fn apply(
         &mut self,
@@ -453,7 +416,7 @@ impl<'a> Sheet<'a> {
         self.apply_as_is(id, attrs, args)
     }
 
-    fn apply_as_is(
+    pub(super) fn apply_as_is(
         &mut self,
         id: CallId,
         attrs: &[Option<Attr>],
@@ -477,18 +440,49 @@ impl<'a> Sheet<'a> {
             let t = t.reshaped(shape);
             return Ok(vec![self.builder.constant(t)]);
         }
-        let values = self.builder.apply(id, attrs, args).map_err(|e| {
-            self.conflict = e.unequal().and_then(|(a, b)| equality_needs(a, b));
-            self.needed_fact = e.unequal().and_then(|(a, b)| bound_to_be_equal(a, b));
-            self.symbolic |= e.unequal().is_some_and(|(a, b)| is_open(a, b));
-            e.to_string()
-        })?;
+        let values = match self.builder.apply(id, attrs, args) {
+            Ok(values) => values,
+            Err(e) => match self.fitted(id, args, &e)? {
+                Some(args) => return self.apply_as_is(id, attrs, &args),
+                None => return Err(e.to_string()),
+            },
+        };
         self.meet_conditions(id, attrs, args)?;
         let known: Option<Vec<Rc<Known>>> = args.iter().map(|&a| self.known(a)).collect();
         match known {
             Some(known) => Ok(self.learn(id, attrs, args, &known, values)),
             None => Ok(values),
         }
+    }
+
+    /// The arguments of an application that failed, with the one that did not fit stretched: its extent and that which it must have are
+    /// equal in every run that there is, though nothing shows it before.
+    fn fitted(
+        &mut self,
+        id: CallId,
+        args: &[Value],
+        e: &TypeError,
+    ) -> Result<Option<Vec<Value>>, String> {
+        let Some((a, b)) = e.unequal() else { return Ok(None) };
+        self.conflict = equality_needs(a, b).filter(|need| !self.assumed.contains(need));
+        self.needed_fact = bound_to_be_equal(a, b).filter(|fact| !self.facts.contains(fact));
+        self.symbolic |= is_open(a, b);
+        let TypeError::Input { input, .. } = e else { return Ok(None) };
+        let at = self.library().call(id).inputs.iter().position(|i| i.name == *input);
+        let is_needed = self.conflict.is_some() || self.needed_fact.is_some();
+        let (Some(at), false, true) = (at, is_needed, may_equal(a, b)) else {
+            return Ok(None);
+        };
+        let shape = self.builder.ty(args[at]).shape.clone();
+        let (found, bound) = if shape.contains(b) { (b, a) } else { (a, b) };
+        let Some(axis) = shape.iter().position(|e| e == found) else { return Ok(None) };
+        let mut wide = shape;
+        wide[axis] = bound.clone();
+        let stretch = self.builder.structural().stretch.ok_or("`stretch` is not declared")?;
+        let mut args = args.to_vec();
+        args[at] = self.apply_as_is(stretch, &[Some(Attr::Ints(wide))], &[args[at]])?[0];
+        self.fits += 1;
+        Ok((self.fits <= MAX_FITS).then_some(args))
     }
 
     /// An error if a condition of an operator holds for one value of a symbol only.
@@ -507,7 +501,7 @@ impl<'a> Sheet<'a> {
         for (a, b) in undecided_equalities(call, &types, attrs) {
             if let Some((symbol, number)) = number_for(&a, &b) {
                 let reason = format!("`{}` needs {a} to be {b}", call.name);
-                self.conflict = Some((symbol, number));
+                self.conflict = Some(Need::of(Extent::sym(&symbol), number));
                 return Err(reason);
             }
         }
@@ -573,22 +567,4 @@ impl<'a> Sheet<'a> {
 
 fn first(values: Vec<Value>) -> Result<Value, String> {
     values.first().copied().ok_or_else(|| "there is nothing to join".into())
-}
-
-/// How many axes of each input stand behind a leading segment that all share, if they share one:
-/// these leading axes broadcast.
-pub(super) fn trailing_axes(call: &Callable) -> Option<Vec<usize>> {
-    if call.inputs.len() < 2 {
-        return None;
-    }
-    let mut lead = None;
-    let mut out = Vec::with_capacity(call.inputs.len());
-    for input in &call.inputs {
-        let [Dim::Seg(s), rest @ ..] = input.ty.dims.as_deref()? else { return None };
-        if *lead.get_or_insert(s) != s || !rest.iter().all(|d| matches!(d, Dim::Axis(_))) {
-            return None;
-        }
-        out.push(rest.len());
-    }
-    Some(out)
 }

@@ -117,9 +117,9 @@ impl OnnxItemInterpreter<'_, '_> {
             axis.ok_or_else(|| format!("a tensor of {} axes has no such axis", shape.len()))?;
         let Attr::Ints(sizes) = self.attr(sizes)? else { return Err(usage.into()) };
         let total = sizes.iter().fold(Extent::from(0), |a, b| &a + b);
-        if total != shape[axis] {
-            return Err(format!("its sizes add up to {total}, not {}", shape[axis]));
-        }
+        self.sheet
+            .equal(&total, &shape[axis])
+            .map_err(|_| format!("its sizes add up to {total}, not {}", shape[axis]))?;
         let slice = self.sheet.builder.structural().slice.ok_or("`slice` is not declared")?;
         let mut start = vec![Extent::from(0); shape.len()];
         let step = vec![Extent::from(1); shape.len()];

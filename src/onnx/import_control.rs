@@ -358,8 +358,9 @@ impl Importer<'_> {
     ) -> Read<Vec<NodeValue>> {
         self.count_passes(node, body.graph, 1)?;
         self.pass(node, body, inputs).map_err(|e| {
-            // Nothing that it asks for has a value.
+            // Nothing that it asks for has a value, and what it needs is not needed.
             self.sheet.begin_node();
+            self.sheet.take_conflict();
             let reason = format!("it never runs, and the shape of its results is not known: {e}");
             ImportError::node(node, self.sheet.unsupported(reason))
         })

@@ -39,8 +39,8 @@ impl OfData {
 impl Importer<'_> {
     /// True if the current node failed where an extent stands that only a run computes.
     pub(super) fn is_of_data(&self, node: &RawNode) -> bool {
-        if let Some((symbol, other)) = self.sheet.conflict() {
-            return self.of_data.symbols.contains(symbol) || self.of_data.is_in(other);
+        if let Some(need) = self.sheet.conflict() {
+            return self.of_data.is_in(&need.of) || self.of_data.is_in(&need.is);
         }
         let read = opaque::reads(node);
         let mut tensors = read.iter().filter_map(|n| self.values.get(n)?.tensor());

@@ -3,27 +3,35 @@
 //! Exporters leave a symbol where they have traced one number: a batch that is declared free, and `Reshape`s that say 1.
 //! Such a model computes something for that number only, so it is read for it. Nothing is assumed that leaves a choice.
 
-use mlc_dsl::ir::{Atom, Extent};
+use mlc_dsl::ir::{Atom, Extent, parts};
 
-/// A symbol, and what it has to be for two extents to be equal.
-pub(super) fn equality_needs(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
-    symbol_for(a, b).or_else(|| number_for(a, b))
+/// What an extent has to be: a symbol, or what several have in common that broadcast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Need {
+    pub of: Extent,
+    pub is: Extent,
 }
 
-/// A symbol, and what it has to be for two extents to broadcast. A symbol and a number leave a choice: the symbol may be 1.
-/// So does an extent that is 1 unless it is 0.
-pub(super) fn broadcast_needs(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
-    if is_at_most_one(a) || is_at_most_one(b) {
-        return None;
+impl Need {
+    pub fn of(of: Extent, is: Extent) -> Need {
+        Need { of, is }
     }
-    let one = Extent::from(1);
-    let may_be_one = |e: &Extent| e.as_const().is_none() && number_for(e, &one).is_some();
-    symbol_for(a, b).or_else(|| number_for(a, b).filter(|_| !may_be_one(a) && !may_be_one(b)))
+
+    /// The symbol, if it is one.
+    pub fn symbol(&self) -> Option<String> {
+        symbol(&self.of)
+    }
 }
 
-/// True of the first element of an axis, as far as there is one.
-fn is_at_most_one(e: &Extent) -> bool {
-    e.as_minimum().is_some_and(|(whole, bound)| bound == 1 && whole.at_least(0))
+/// What has to hold for two extents to be equal.
+pub(super) fn equality_needs(a: &Extent, b: &Extent) -> Option<Need> {
+    let need = |(symbol, is): (String, Extent)| Need::of(Extent::sym(&symbol), is);
+    let common = |joined: &Extent, e: &Extent| {
+        let all = parts(joined);
+        (all.len() > 1 && all.contains(e)).then(|| Need::of(joined.clone(), e.clone()))
+    };
+    let found = common(a, b).or_else(|| common(b, a));
+    found.or_else(|| symbol_for(a, b).or_else(|| number_for(a, b)).map(need))
 }
 
 /// True if two extents differ in more than sums and products of symbols, so that nothing is seen of when they are equal.
@@ -43,19 +51,23 @@ pub(super) struct Misfit {
 
 /// A bare symbol, and an extent of others that it has to be.
 fn symbol_for(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
-    let symbol = |e: &Extent| match e.terms().as_slice() {
-        [(m, 1)] => match m.as_slice() {
-            [(Atom::Sym(s), 1)] => Some(s.to_string()),
-            _ => None,
-        },
-        _ => None,
-    };
     let is = |symbol: Option<String>, other: &Extent| {
         let symbol = symbol?;
         let mentions = other.symbols().iter().any(|s| **s == *symbol);
         (!mentions && other.as_const().is_none()).then(|| (symbol, other.clone()))
     };
     is(symbol(b), a).or_else(|| is(symbol(a), b))
+}
+
+/// The name of a bare symbol.
+fn symbol(e: &Extent) -> Option<String> {
+    match e.terms().as_slice() {
+        [(m, 1)] => match m.as_slice() {
+            [(Atom::Sym(s), 1)] => Some(s.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The one number for which two extents are equal, if their difference is linear in the one symbol that they have.
@@ -79,9 +91,10 @@ pub(super) fn number_for(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mlc_dsl::ir::{Common, common_extent};
 
-    fn named(found: Option<(String, Extent)>) -> Option<String> {
-        found.map(|(symbol, extent)| format!("{symbol} = {extent}"))
+    fn named(found: Option<Need>) -> Option<String> {
+        found.map(|need| format!("{} = {}", need.of, need.is))
     }
 
     #[test]
@@ -103,14 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn a_broadcast_leaves_a_choice() {
-        let s = Extent::sym("s");
-        let needs = |a: &Extent, b: i64| named(broadcast_needs(a, &Extent::from(b)));
-        assert_eq!(needs(&s, 49), None, "1 and 49 both broadcast");
-        assert_eq!(needs(&(&Extent::from(49) * &s), 49).as_deref(), Some("s = 1"));
-        assert_eq!(needs(&(&s + &Extent::from(1)), 5).as_deref(), Some("s = 4"));
-        let first = Extent::sym("t").minimum(&Extent::from(1));
-        assert_eq!(named(broadcast_needs(&s, &first)), None, "`first` may be 1 or 0");
+    fn what_broadcasts_is_what_it_must_be() {
+        let (s, t) = (Extent::sym("s"), Extent::sym("t"));
+        let Common::Is(both) = common_extent(&s, &t) else { panic!("open extents broadcast") };
+        let need = equality_needs(&s, &both).expect("a need");
+        assert_eq!((need.symbol(), need.of, need.is), (None, both, s));
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod graphdiff;
 mod import;
 mod import_apply;
 mod import_bind;
+mod import_broadcast;
 mod import_call;
 mod import_control;
 mod import_cut;

@@ -21,7 +21,7 @@ pub struct Opaque {
     pub nodes: Vec<(RawNode, ImportError)>,
     /// Constants that they read.
     pub constants: IndexMap<String, Tensor>,
-    /// Inputs of the graph that are no tensors; only such nodes read them.
+    /// Inputs of the graph that are no tensors, or of unknown rank; only such nodes read them.
     pub inputs: Vec<RawValueInfo>,
 }
 

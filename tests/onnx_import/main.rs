@@ -18,6 +18,7 @@ mod integers;
 mod invalid;
 mod ml;
 mod opaque;
+mod open_extents;
 mod operators;
 mod recurrent;
 mod reuse;

@@ -24,6 +24,8 @@ pub enum Atom {
     /// The positive part `max(e, 0)` of an extent of either sign, whose leading coefficient is positive and whose coefficients
     /// have no common divisor.
     Positive(Extent),
+    /// What extents have in common that broadcast: each is 1, or all others are equal. Two or more, sorted.
+    Common(Vec<Extent>),
 }
 
 /// Atoms with positive powers, sorted.
@@ -71,11 +73,11 @@ impl Extent {
         Extent::atom(Atom::Sym(Arc::from(name)))
     }
 
-    fn atom(a: Atom) -> Extent {
+    pub(super) fn atom(a: Atom) -> Extent {
         Extent::from_terms([(vec![(a, 1)], 1)])
     }
 
-    fn too_large() -> Extent {
+    pub(super) fn too_large() -> Extent {
         Extent(Repr::TooLarge)
     }
 
@@ -325,6 +327,7 @@ impl Extent {
                         out.extend(b.symbols());
                     }
                     Atom::Positive(e) => out.extend(e.symbols()),
+                    Atom::Common(all) => out.extend(all.iter().flat_map(Extent::symbols)),
                 }
             }
         }
@@ -346,6 +349,7 @@ impl Atom {
             Atom::Sym(_) => 1,
             Atom::Div(a, b) | Atom::Mod(a, b) => a.weight().saturating_add(b.weight()),
             Atom::Positive(e) => e.weight(),
+            Atom::Common(all) => all.iter().fold(0, |sum, e| sum.saturating_add(e.weight())),
         }
     }
 
@@ -364,6 +368,11 @@ impl Atom {
                 }
             },
             Atom::Positive(e) => e.eval(symbol)?.max(0),
+            Atom::Common(all) => {
+                let values: Option<Vec<i64>> = all.iter().map(|e| e.eval(symbol)).collect();
+                let values = values?;
+                if values.contains(&0) { 0 } else { values.into_iter().max()? }
+            }
         })
     }
 
@@ -373,6 +382,7 @@ impl Atom {
             Atom::Div(a, b) => a.substitute(symbol).floor_div(&b.substitute(symbol)),
             Atom::Mod(a, b) => a.substitute(symbol).modulo(&b.substitute(symbol)),
             Atom::Positive(e) => e.substitute(symbol).positive(),
+            Atom::Common(all) => Extent::common(all.iter().map(|e| e.substitute(symbol)).collect()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! reach this module as indices into a [`crate::library::Library`].
 
 mod attr;
+mod common_extent;
 mod dtype;
 mod extent;
 pub mod halves;
@@ -14,6 +15,7 @@ mod tensor;
 mod ty;
 
 pub use attr::Attr;
+pub use common_extent::{Common, common_extent, may_equal, parts};
 pub use dtype::DType;
 pub use extent::{Atom, Extent, Monomial, WEIGHT};
 pub use program::{ConstId, Consts, Node, NodeId, NodeKind, Program, Value};

@@ -174,10 +174,11 @@ fn constants(e: &Extent, out: &mut BTreeSet<i64>) {
             out.insert(coefficient.saturating_abs());
         }
         for (atom, _) in &monomial {
-            let parts: &[&Extent] = match atom {
-                Atom::Div(a, b) | Atom::Mod(a, b) => &[a, b],
-                Atom::Positive(a) => &[a],
-                Atom::Sym(_) => &[],
+            let parts: Vec<&Extent> = match atom {
+                Atom::Div(a, b) | Atom::Mod(a, b) => vec![a, b],
+                Atom::Positive(a) => vec![a],
+                Atom::Common(all) => all.iter().collect(),
+                Atom::Sym(_) => vec![],
             };
             for part in parts {
                 out.extend(part.as_const().map(i64::saturating_abs));

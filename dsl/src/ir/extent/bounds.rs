@@ -115,6 +115,7 @@ impl Atom {
             Atom::Div(a, b) => a.at_least(0) && b.at_least(0),
             // The remainder has the divisor's sign.
             Atom::Mod(_, b) => b.at_least(0),
+            Atom::Common(all) => all.iter().all(|e| e.at_least(0)),
         }
     }
 }

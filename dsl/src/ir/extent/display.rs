@@ -44,6 +44,10 @@ impl fmt::Display for Atom {
             Atom::Div(a, b) => write!(f, "(({a})/({b}))"),
             Atom::Mod(a, b) => write!(f, "(({a})%({b}))"),
             Atom::Positive(e) => write!(f, "max({e}, 0)"),
+            Atom::Common(all) => {
+                let all: Vec<String> = all.iter().map(Extent::to_string).collect();
+                write!(f, "common({})", all.join(", "))
+            }
         }
     }
 }
