@@ -157,8 +157,8 @@ def dims_of(info):
     return [d.dim_value if d.HasField("dim_value") else None for d in t.shape.dim] if t.HasField("shape") else None
 
 
-def fault_of(source, written):
-    """What is wrong with a written file by itself, and with its interface beside the source's."""
+def fault_of(source, written, feeds):
+    """What is wrong with a written file by itself, and with its interface beside the source's: an axis that is a number now, and another one in some run."""
     try:
         onnx.checker.check_model(written, full_check=True)
     except Exception as e:
@@ -168,11 +168,10 @@ def fault_of(source, written):
     for i in source.graph.input:
         if i.name not in ours:
             return "narrowed", f"the input {i.name} is gone"
-        before, after = dims_of(i), dims_of(ours[i.name])
-        if before is None and after is not None and any(e is not None for e in after):
-            return "narrowed", f"the input {i.name} of any rank became {after}"
-        if before is not None and after is not None and before != after:
-            return "narrowed", f"the input {i.name} of {before} became {after}"
+        after = dims_of(ours[i.name])
+        for shape in (list(f[i.name].shape) for f in feeds if i.name in f):
+            if after is not None and (len(after) != len(shape) or any(e not in (None, n) for e, n in zip(after, shape))):
+                return "narrowed", f"the input {i.name} of {dims_of(i)} became {after}, and is {shape} in a run"
     names = [o.name for o in source.graph.output], [o.name for o in written.graph.output]
     return ("narrowed", f"the outputs {names[0]} became {names[1]}") if names[0] != names[1] else None
 
