@@ -550,6 +550,10 @@ fn places_borders_and_sizes_compute() {
     let corners = [linear[0].clone(), ("coordinate_transformation_mode", word("align_corners"))];
     read_at(13, "Resize", &sizes(), &corners, &[y(&[0.0, 0.4, 0.8, 1.2, 1.6, 2.0])]);
     let scales = || Const(floats(&[1], &[2.0]));
+    for attrs in [&linear[..], &[]] {
+        let none = [In(floats(&[0], &[])), Absent, scales()];
+        read_at(13, "Resize", &none, attrs, &[y(&[])]);
+    }
     read_at(9, "Upsample", &[x(), scales()], &linear, &[y(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.0])]);
     read_at(
         18,
