@@ -67,10 +67,10 @@ fn printed(
     // Bounds beyond either end, the numbers that the extents are made of, and the extents themselves.
     let mut bounds: Vec<Extent> = [0, i64::MAX, i64::MIN + 1].map(Extent::from).to_vec();
     bounds.extend([start.clone(), end.clone()].into_iter().filter(|e| e.as_const().is_some()));
-    for part in [start, &end].into_iter().flat_map(Extent::positive_parts) {
+    for part in [start, &end, size].into_iter().flat_map(Extent::all_positive_parts) {
         let number = part.terms().iter().find(|(m, _)| m.is_empty()).map_or(0, |t| t.1);
         bounds.extend([number, number.wrapping_neg(), number - 1, 1 - number].map(Extent::from));
-        bounds.extend([part.clone(), -&part]);
+        bounds.extend([part.clone(), -&part, start + &part, start - &part]);
     }
     let reads_start = |s: &&Extent| slice_start(n, s, step).is_ok_and(|found| found == *start);
     let starts = bounds.iter().filter(reads_start).chain([start]);

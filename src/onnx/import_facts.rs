@@ -8,27 +8,36 @@ use mlc_dsl::ir::{Attr, Extent};
 
 /// An extent that is at least 0 wherever two extents are equal, and where it is they are: `512 - n` of `n` and `min(n, 512)`.
 pub(super) fn bound_to_be_equal(a: &Extent, b: &Extent) -> Option<Extent> {
-    bounds(a, b).find(|fact| {
-        let otherwise = [&-fact - &Extent::from(1)];
-        let difference = a - b;
-        difference.at_least_where(1, &otherwise) || (-&difference).at_least_where(1, &otherwise)
-    })
+    bounds(a, b).find(|fact| differ_otherwise(a, b, fact))
 }
 
 /// The same of two extents that broadcast: where they are not equal neither of them is 1.
 pub(super) fn bound_to_broadcast(a: &Extent, b: &Extent) -> Option<Extent> {
-    bound_to_be_equal(a, b).filter(|fact| {
-        let otherwise = [&-fact - &Extent::from(1)];
-        [a, b]
-            .iter()
-            .all(|e| e.at_least_where(2, &otherwise) || (-*e).at_least_where(0, &otherwise))
+    let is_one = |e: &Extent, otherwise: &[Extent]| {
+        let e = e.where_all(otherwise);
+        !(e.at_least_where(2, otherwise) || (-&e).at_least_where(0, otherwise))
+    };
+    bounds(a, b).find(|fact| {
+        let otherwise = [otherwise(fact)];
+        differ_otherwise(a, b, fact) && ![a, b].iter().any(|e| is_one(e, &otherwise))
     })
+}
+
+/// What is at least 0 where a fact does not hold.
+fn otherwise(fact: &Extent) -> Extent {
+    &-fact - &Extent::from(1)
+}
+
+fn differ_otherwise(a: &Extent, b: &Extent, fact: &Extent) -> bool {
+    let otherwise = [otherwise(fact)];
+    let difference = (a - b).where_all(&otherwise);
+    difference.at_least_where(1, &otherwise) || (-&difference).at_least_where(1, &otherwise)
 }
 
 /// Extents that make two others equal by being at least 0.
 fn bounds<'a>(a: &'a Extent, b: &'a Extent) -> impl Iterator<Item = Extent> + 'a {
     let difference = a - b;
-    let parts = difference.positive_parts().into_iter();
+    let parts = difference.all_positive_parts().into_iter();
     parts
         .flat_map(|e| [-&e, e])
         .filter(move |fact| difference.where_all(std::slice::from_ref(fact)).is(0))
@@ -66,7 +75,7 @@ mod tests {
         assert_eq!(told(bound_to_be_equal(&n, &(&more + &most))).as_deref(), Some("512 <= n"));
         let (end, begin) = ((&n + &t).minimum(&most), n.minimum(&most));
         assert_eq!(bound_to_broadcast(&(&end - &begin), &t), None, "t may be 0");
-        assert_eq!(told(bound_to_broadcast(&end, &(&n + &t))).as_deref(), Some("n + t <= 512"));
+        assert_eq!(told(bound_to_broadcast(&end, &(&n + &t))).as_deref(), Some("t + n <= 512"));
         let first = n.minimum(&Extent::from(1));
         assert_eq!(bound_to_broadcast(&first, &n), None, "1 broadcasts");
         assert_eq!(told(bound_to_be_equal(&first, &n)).as_deref(), Some("n <= 1"));

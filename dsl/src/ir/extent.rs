@@ -243,7 +243,7 @@ impl Extent {
                 &Extent::from(common) * &Extent::from_terms(reduced).positive()
             }
             // max(-e, 0) is max(e, 0) - e.
-            _ if negative => self + &Extent::atom(Atom::Positive(-self)),
+            _ if negative => self + &(-self).positive(),
             _ => Extent::atom(Atom::Positive(self.clone())),
         }
     }

@@ -2,6 +2,7 @@
 //! not known.
 
 use super::{Atom, Extent, Monomial};
+use itertools::Itertools;
 
 /// Positive parts that one proof takes apart, one in the other.
 const MOST_CASES: usize = 5;
@@ -35,16 +36,30 @@ impl Extent {
 
     /// The extent where all of `facts` are at least 0: positive parts whose sign these decide are gone.
     pub fn where_all(&self, facts: &[Extent]) -> Extent {
-        let decided = |e: &Extent| match e {
-            e if (-e).at_least_where(0, facts) => Some(Extent::from(0)),
-            e if e.at_least_where(0, facts) => Some(e.clone()),
-            _ => None,
-        };
-        let found = self.positive_parts().into_iter().find_map(|e| decided(&e).map(|v| (e, v)));
-        match found {
-            Some((e, v)) => self.with_positive(&e, &v).where_all(facts),
-            None => self.clone(),
+        let mut left = self.clone();
+        for part in self.positive_parts() {
+            let inner = part.where_all(facts);
+            let value = match &inner {
+                e if (-e).at_least_where(0, facts) => Extent::from(0),
+                e if e.at_least_where(0, facts) => e.clone(),
+                e => e.positive(),
+            };
+            left = left.with_positive(&part, &value);
         }
+        left
+    }
+
+    /// The positive parts of the polynomial, and those within them and within quotients.
+    pub fn all_positive_parts(&self) -> Vec<Extent> {
+        let atoms = self.terms().into_iter().flat_map(|(m, _)| m).map(|(atom, _)| atom);
+        let parts = atoms.flat_map(|atom| match atom {
+            Atom::Sym(_) => vec![],
+            Atom::Positive(e) => [e.all_positive_parts(), vec![e]].concat(),
+            Atom::Div(a, b) | Atom::Mod(a, b) => {
+                [a.all_positive_parts(), b.all_positive_parts()].concat()
+            }
+        });
+        parts.unique().collect()
     }
 
     /// What the polynomial takes the positive parts of, those within others and within quotients left out.
