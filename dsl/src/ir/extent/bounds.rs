@@ -58,6 +58,7 @@ impl Extent {
             Atom::Div(a, b) | Atom::Mod(a, b) => {
                 [a.all_positive_parts(), b.all_positive_parts()].concat()
             }
+            Atom::Common(all) => all.iter().flat_map(Extent::all_positive_parts).collect(),
         });
         parts.unique().collect()
     }
