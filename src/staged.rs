@@ -321,7 +321,7 @@ impl Part {
                 element.is_empty() || !i.containers.is_empty() && element.starts_with('[')
             })
         };
-        self.raw.graph.inputs.iter().any(own)
+        self.raw.graph.inputs.iter().chain(&self.raw.graph.defaults).any(own)
     }
 }
 
