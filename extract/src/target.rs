@@ -325,8 +325,11 @@ impl<'a> TargetPrices<'a> {
     }
 
     /// True for operators that the reference interpreter may have to compute.
+    ///
+    /// Some that a target's text prices by themselves are among them: the name says who computes them.
     pub fn is_rest(&self, kernel: u32) -> bool {
         [REST, OWN, MEANT].contains(&kernel)
+            || [REFERENCE, MEANING].contains(&self.kernel_name(kernel))
     }
 
     /// True for the loop over pointwise operators.

@@ -77,7 +77,7 @@ impl Launch for Floats {
             return Ok(());
         }
         // Whole blocks of positions, so that those of different tasks share no line of a cache.
-        let each = (BLOCK / channels).next_multiple_of(16);
+        let each = (BLOCK / channels).max(1).next_multiple_of(16);
         let blocks = positions.div_ceil(each);
         let out = SharedSlice::new(out);
         let tasks = cx.threads.tasks(out.len(), GRAIN).min(batch * blocks);

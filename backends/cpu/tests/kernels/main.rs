@@ -5,6 +5,7 @@ mod boxes;
 mod channels_last;
 mod element_types;
 mod epilogues;
+mod extents;
 mod graphs;
 mod int8;
 mod lines;

@@ -3,7 +3,7 @@
 use super::support::*;
 use mlc_backends::{Backend, BackendError};
 use mlc_cpu::Cpu;
-use mlc_dsl::ir::{Attr, DType, NodeId, Program, Value};
+use mlc_dsl::ir::{Attr, DType, NodeId, Program, Tensor, Value};
 use mlc_dsl::plan::{Home, Kernel, Plan, Role, faults};
 use mlc_extract::work::Works;
 
@@ -238,5 +238,82 @@ fn a_transposed_convolution_has_the_terms_that_its_stride_leaves() {
         let products = |k: &Kernel| works.kernel(&plan.program, k).products;
         let products: f64 = plan.kernels.iter().map(products).sum();
         assert_eq!(products, (2 * results * 8 * 4 / leaves) as f64, "{stride:?}");
+    }
+}
+
+/// A value of a shape as another one is seen: turned, reshaped, a part of it, or repeated.
+fn seen(c: &mut Case<'_>, shape: &[usize], how: usize) -> Value {
+    let ints = |values: &[usize]| Attr::ints(values.iter().map(|&v| v as i64));
+    let rank = shape.len();
+    match how {
+        0 => {
+            let turned: Vec<usize> = shape.iter().rev().copied().collect();
+            let x = c.input(DType::F32, &turned);
+            let perm: Vec<usize> = (0..rank).rev().collect();
+            c.apply("transpose", &[("perm", ints(&perm))], &[x])
+        }
+        1 => {
+            let x = c.input(DType::F32, &[shape.iter().product()]);
+            c.apply("reshape", &[("shape", ints(shape))], &[x])
+        }
+        2 => {
+            let larger: Vec<usize> = shape.iter().map(|n| n + 1).collect();
+            let x = c.input(DType::F32, &larger);
+            let attrs = [
+                ("start", ints(&vec![1; rank])),
+                ("size", ints(shape)),
+                ("step", ints(&vec![1; rank])),
+            ];
+            c.apply("slice", &attrs, &[x])
+        }
+        _ => {
+            let x = c.input(DType::F32, &shape[1..]);
+            let map: Vec<i64> = (1..rank as i64).collect();
+            c.broadcast(x, &map, shape)
+        }
+    }
+}
+
+/// Operators that run by their meaning and have a price of their own, on whatever is seen, with pointwise operators and views around.
+#[test]
+fn every_view_before_an_operator_makes_a_plan_that_runs() {
+    type Make = fn(&mut Case<'_>, Value) -> Value;
+    let operators: [(&str, Make); 5] = [
+        ("cumprod", |c, x| c.apply("cumprod", &[("axis", Attr::int(1))], &[x])),
+        ("reverse_first", |c, x| {
+            let lengths = Tensor::from_i64(DType::I64, vec![4], &[3, 1, 2, 0]);
+            let lengths = c.given(lengths);
+            c.apply(
+                "reverse_first",
+                &[("time", Attr::int(0)), ("batch", Attr::int(1))],
+                &[x, lengths],
+            )
+        }),
+        ("sample_places", |c, x| {
+            let attrs = [("size", Attr::int(5)), ("count", Attr::int(2))];
+            let y = c.apply("sample_places", &attrs, &[x]);
+            c.apply("cast", &[("to", Attr::DType(DType::F32))], &[y])
+        }),
+        ("sample_weights", |c, x| c.apply("sample_weights", &[("count", Attr::int(2))], &[x])),
+        ("softmax", |c, x| c.apply("softmax", &[("axis", Attr::int(1))], &[x])),
+    ];
+    for (name, make) in operators {
+        for how in 0..4 {
+            for around in [false, true] {
+                check(&format!("{name} of view {how}, {around}"), Tolerance(1e-4, 1e-5), |c| {
+                    let mut x = seen(c, &[3, 4, 2], how);
+                    if around {
+                        x = c.apply("tanh", &[], &[x]);
+                        x = c.apply("transpose", &[("perm", Attr::ints([0, 1, 2]))], &[x]);
+                    }
+                    let y = make(c, x);
+                    let shape = c.shape(y);
+                    let perm: Vec<i64> = (0..shape.len() as i64).rev().collect();
+                    let z = c.apply("transpose", &[("perm", Attr::ints(perm))], &[y]);
+                    let e = c.apply("abs", &[], &[z]);
+                    vec![y, e]
+                });
+            }
+        }
     }
 }
