@@ -26,7 +26,7 @@ pub fn of_hardware(hardware: &Hardware) -> anyhow::Result<Costing> {
     let Some(path) = usual_path().ok().filter(|p| p.exists()) else {
         return Ok(Costing::default());
     };
-    if !Store::open(&path)?.knows(&hardware.key)? {
+    if !Store::open(&path)?.knows(&hardware.key) {
         return Ok(Costing::default());
     }
     of_store(&path, hardware)

@@ -1,29 +1,32 @@
-//! The store of timings: an embedded database, keyed by hardware, kernel and shape.
+//! The store of timings: rows of text, keyed by hardware, kernel and shape.
 //!
-//! Every timing is its own transaction, so nothing that was written is lost.
+//! The first line holds a checksum of the others, so that a file which was damaged or is none of ours is recognised before a
+//! row of it is used. Every timing replaces the whole file by a complete one, so nothing that was written is lost, and
+//! it can be read while others write it. Writers wait for each other.
 
 use super::timing::Times;
 use crate::pipeline::confirm::Verdict;
 use anyhow::{Context, anyhow};
 use mlc_extract::Work;
-use redb::{
-    Database, DatabaseError, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, TableDefinition,
-    TableError, TransactionError,
-};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
-/// A table of JSON by parts of a key.
-type Table = TableDefinition<'static, &'static str, &'static [u8]>;
-/// Times by hardware, kernel and shape.
-const TIMES: Table = TableDefinition::new("times");
-/// Pairs of plans that were timed, by hardware and both plans.
-const VERDICTS: Table = TableDefinition::new("plans");
+/// Rows of times, by hardware, kernel and shape.
+const TIMES: &str = "times";
+/// Rows of pairs of plans that were timed, by hardware and both plans.
+const VERDICTS: &str = "plans";
+/// What a store begins with: its name, and the version of its rows.
+const HEAD: &str = "mlc-rewrite times 1 ";
+/// Most bytes of a store.
+const LARGEST: u64 = 1 << 28;
 /// How long to wait for another process to be done with the store.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Parts of a key.
-const GAP: char = '\u{1f}';
 
 /// Times of one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,37 +43,22 @@ pub struct TimingRecord {
     pub cold: Option<Times>,
 }
 
+/// The kind of a row, and what it is of.
+type Key = Vec<String>;
+
 /// An open store.
 pub struct Store {
-    db: Db,
     path: PathBuf,
+    writes: bool,
+    content: Mutex<Content>,
 }
 
-/// Readers share a database, a writer has it alone.
-enum Db {
-    Shared(ReadOnlyDatabase),
-    Alone(Database),
-}
-
-impl Db {
-    fn begin_read(&self) -> Result<ReadTransaction, TransactionError> {
-        match self {
-            Db::Shared(db) => db.begin_read(),
-            Db::Alone(db) => db.begin_read(),
-        }
-    }
-
-    /// Opens a database that is there for reading.
-    fn shared(path: &Path) -> Result<Db, DatabaseError> {
-        match ReadOnlyDatabase::open(path) {
-            // A process ended while it wrote: opening it for writing repairs it.
-            Err(DatabaseError::RepairAborted) => {
-                drop(Database::open(path)?);
-                ReadOnlyDatabase::open(path).map(Db::Shared)
-            }
-            other => other.map(Db::Shared),
-        }
-    }
+/// What was read of a store, and how its file looked then.
+#[derive(Default)]
+struct Content {
+    /// JSON by key.
+    rows: BTreeMap<Key, String>,
+    seen: Option<(u64, SystemTime)>,
 }
 
 /// Where the store is unless one is named: the user's folder for data.
@@ -82,7 +70,7 @@ pub fn usual_path() -> anyhow::Result<PathBuf> {
         .context(
             "no folder for data is known (XDG_DATA_HOME, HOME)\nhelp: name one with --store FILE",
         )?;
-    Ok(data.join("mlc-rewrite").join("times.redb"))
+    Ok(data.join("mlc-rewrite").join("times.rows"))
 }
 
 impl Store {
@@ -93,8 +81,14 @@ impl Store {
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
         regular(path)?;
-        let db = patiently(|| Database::create(path)).map_err(|e| unusable(path, &e))?;
-        Ok(Store { db: Db::Alone(db), path: path.to_path_buf() })
+        let path = plain(path);
+        let _alone = alone(&path)?;
+        let mut content = Content::default();
+        match path.exists() {
+            true => content.read(&path)?,
+            false => content.write(&path)?,
+        }
+        Ok(Store { path, writes: true, content: Mutex::new(content) })
     }
 
     /// Opens a store that is there, for reading.
@@ -105,100 +99,126 @@ impl Store {
             path.display()
         );
         regular(path)?;
-        let db = patiently(|| Db::shared(path)).map_err(|e| unusable(path, &e))?;
-        Ok(Store { db, path: path.to_path_buf() })
+        let path = plain(path);
+        let mut content = Content::default();
+        content.read(&path)?;
+        Ok(Store { path, writes: false, content: Mutex::new(content) })
     }
 
     /// True if the store has times of this program on this hardware.
-    pub fn has(&self, hardware: &str, kernel: &str, signature: &str) -> anyhow::Result<bool> {
-        Ok(self.get(TIMES, &key(&[hardware, kernel, signature]))?.is_some())
+    pub fn has(&self, hardware: &str, kernel: &str, signature: &str) -> bool {
+        self.content().rows.contains_key(&key(&[TIMES, hardware, kernel, signature]))
     }
 
     /// True if the store has times of some hardware.
-    pub fn knows(&self, hardware: &str) -> anyhow::Result<bool> {
-        let start = format!("{hardware}{GAP}");
-        let read = || -> Result<bool, redb::Error> {
-            let table = match self.db.begin_read()?.open_table(TIMES) {
-                Err(TableError::TableDoesNotExist(_)) => return Ok(false),
-                other => other?,
-            };
-            let first = table.range(start.as_str()..)?.next().transpose()?;
-            Ok(first.is_some_and(|(k, _)| k.value().starts_with(&start)))
-        };
-        read().map_err(|e| self.failed(&e))
+    pub fn knows(&self, hardware: &str) -> bool {
+        self.content().of(&[TIMES, hardware]).next().is_some()
     }
 
     /// What was said of two plans on some hardware before.
     pub fn verdict(&self, hardware: &str, plans: &str) -> anyhow::Result<Option<Verdict>> {
-        let found = self.get(VERDICTS, &key(&[hardware, plans]))?;
-        let parse = |v: Vec<u8>| serde_json::from_slice(&v).map_err(|e| self.failed(&e));
-        found.map(parse).transpose()
+        let content = self.content();
+        let row = content.rows.get(&key(&[VERDICTS, hardware, plans]));
+        row.map(|row| serde_json::from_str(row).map_err(|e| damaged(&self.path, &e))).transpose()
     }
 
     /// Keeps what was said of two plans.
     pub fn decide(&self, hardware: &str, plans: &str, verdict: &Verdict) -> anyhow::Result<()> {
-        self.put(VERDICTS, &key(&[hardware, plans]), &serde_json::to_vec(verdict)?)
-    }
-
-    fn get(&self, table: Table, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
-        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
-            let table = match self.db.begin_read()?.open_table(table) {
-                Err(TableError::TableDoesNotExist(_)) => return Ok(None),
-                other => other?,
-            };
-            Ok(table.get(key)?.map(|v| v.value().to_vec()))
-        };
-        read().map_err(|e| self.failed(&e))
-    }
-
-    fn put(&self, table: Table, key: &str, value: &[u8]) -> anyhow::Result<()> {
-        let Db::Alone(db) = &self.db else {
-            anyhow::bail!("{} was opened for reading", self.path.display());
-        };
-        let write = || -> Result<(), redb::Error> {
-            let transaction = db.begin_write()?;
-            transaction.open_table(table)?.insert(key, value)?;
-            transaction.commit()?;
-            Ok(())
-        };
-        write().map_err(|e| self.failed(&e))
+        self.put(key(&[VERDICTS, hardware, plans]), serde_json::to_string(verdict)?)
     }
 
     /// Adds times.
     pub fn add(&self, hardware: &str, entry: &TimingRecord) -> anyhow::Result<()> {
-        let key = key(&[hardware, &entry.kernel, &entry.signature]);
-        self.put(TIMES, &key, &serde_json::to_vec(entry)?)
+        let key = key(&[TIMES, hardware, &entry.kernel, &entry.signature]);
+        self.put(key, serde_json::to_string(entry)?)
     }
 
     /// All times of some hardware, in the order of their keys.
     pub fn entries(&self, hardware: &str) -> anyhow::Result<Vec<TimingRecord>> {
-        let start = format!("{hardware}{GAP}");
-        let read = || -> Result<Vec<Vec<u8>>, redb::Error> {
-            let table = match self.db.begin_read()?.open_table(TIMES) {
-                Err(TableError::TableDoesNotExist(_)) => return Ok(vec![]),
-                other => other?,
-            };
-            let mut out = Vec::new();
-            for pair in table.range(start.as_str()..)? {
-                let (k, v) = pair?;
-                if !k.value().starts_with(&start) {
-                    break;
-                }
-                out.push(v.value().to_vec());
-            }
-            Ok(out)
-        };
-        let values = read().map_err(|e| self.failed(&e))?;
-        let parse = |v: &Vec<u8>| serde_json::from_slice(v).map_err(|e| damaged(&self.path, &e));
-        values.iter().map(parse).collect()
+        let parse = |row: &String| serde_json::from_str(row).map_err(|e| damaged(&self.path, &e));
+        self.content().of(&[TIMES, hardware]).map(parse).collect()
     }
 
-    fn failed(&self, e: &dyn std::fmt::Display) -> anyhow::Error {
-        damaged(&self.path, e)
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, key: Key, row: String) -> anyhow::Result<()> {
+        anyhow::ensure!(self.writes, "{} was opened for reading", self.path.display());
+        let _alone = alone(&self.path)?;
+        let mut content = self.content();
+        if content.seen != state(&self.path) {
+            content.read(&self.path)?;
+        }
+        content.rows.insert(key, row);
+        content.write(&self.path)
     }
 }
 
-/// Refuses what is there and cannot be a database: a pipe would be waited for, a device read without end.
+impl Content {
+    /// The rows whose keys begin so, in order.
+    fn of<'c>(&'c self, start: &[&str]) -> impl Iterator<Item = &'c String> {
+        let start = key(start);
+        let rows = self.rows.range(start.clone()..);
+        rows.take_while(move |(k, _)| k.starts_with(&start)).map(|(_, row)| row)
+    }
+
+    fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+        let seen = state(path);
+        let text = match mlc_files::bytes(path, LARGEST) {
+            // Somebody removed it: the next row begins another.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                *self = Content::default();
+                return Ok(());
+            }
+            other => other.map_err(|e| mlc_files::error("read", path, e))?,
+        };
+        let rows = rows(&text).ok_or_else(|| damaged(path, &"its checksum is wrong"))?;
+        *self = Content { rows, seen };
+        Ok(())
+    }
+
+    fn write(&mut self, path: &Path) -> anyhow::Result<()> {
+        let mut rows = String::new();
+        for (key, row) in &self.rows {
+            let _ = writeln!(rows, "{}\t{row}", serde_json::to_string(key)?);
+        }
+        let text = format!("{HEAD}{:08x}\n{rows}", checksum(rows.as_bytes()));
+        // What is not written is not known to be there: it is read again before the next row.
+        self.seen = None;
+        mlc_files::write(path, text.as_bytes())?;
+        self.seen = state(path);
+        Ok(())
+    }
+}
+
+/// The rows of a file; `None` if it is no store, or not as it was written.
+fn rows(text: &[u8]) -> Option<BTreeMap<Key, String>> {
+    let rest = std::str::from_utf8(text).ok()?.strip_prefix(HEAD)?;
+    let (sum, rows) = rest.split_once('\n')?;
+    if sum != format!("{:08x}", checksum(rows.as_bytes())) {
+        return None;
+    }
+    let row = |line: &str| {
+        let (key, row) = line.split_once('\t')?;
+        Some((serde_json::from_str(key).ok()?, row.to_string()))
+    };
+    rows.lines().map(row).collect()
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut sum = flate2::Crc::new();
+    sum.update(bytes);
+    sum.sum()
+}
+
+/// What tells a file from the one that replaces it.
+fn state(path: &Path) -> Option<(u64, SystemTime)> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.len(), meta.modified().ok()?))
+}
+
+/// Refuses what is there and cannot be a store: a pipe would be waited for, a device read without end.
 fn regular(path: &Path) -> anyhow::Result<()> {
     anyhow::ensure!(
         std::fs::metadata(path).map_or(true, |m| m.is_file()),
@@ -208,20 +228,32 @@ fn regular(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn key(parts: &[&str]) -> String {
-    parts.join(&GAP.to_string())
+/// The same file, whose name is never that of a stream.
+fn plain(path: &Path) -> PathBuf {
+    let is_stream = mlc_files::is_input_stream(path) || mlc_files::is_output_stream(path);
+    if is_stream { Path::new(".").join(path) } else { path.to_path_buf() }
 }
 
-/// Opens a database once no other process has it.
-fn patiently<T>(open: impl Fn() -> Result<T, DatabaseError>) -> Result<T, DatabaseError> {
+fn key(parts: &[&str]) -> Key {
+    parts.iter().map(|p| (*p).to_string()).collect()
+}
+
+/// A lock on the folder of a store, which no replacement of the file takes away; `None` where folders have no locks.
+fn alone(path: &Path) -> anyhow::Result<Option<File>> {
+    let Ok(folder) = File::open(mlc_files::folder(path)) else { return Ok(None) };
     let began = Instant::now();
     loop {
-        match open() {
-            Err(DatabaseError::DatabaseAlreadyOpen) if began.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            other => return other,
+        match folder.try_lock() {
+            Ok(()) => return Ok(Some(folder)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
         }
+        anyhow::ensure!(
+            began.elapsed() < PATIENCE,
+            "{} is in use by another process\nhelp: wait for it, or name another with --store FILE",
+            path.display()
+        );
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -231,17 +263,6 @@ fn damaged(path: &Path, e: &dyn std::fmt::Display) -> anyhow::Error {
         path.display()
     )
 }
-
-fn unusable(path: &Path, e: &DatabaseError) -> anyhow::Error {
-    match e {
-        DatabaseError::DatabaseAlreadyOpen => anyhow!(
-            "{} is in use by another process\nhelp: wait for it, or name another with --store FILE",
-            path.display()
-        ),
-        other => damaged(path, other),
-    }
-}
-
 /// Work as JSON.
 mod work {
     use mlc_extract::Work;

@@ -306,6 +306,26 @@ fn models_go_through_streams_and_links() {
     assert_eq!((code, &out[..]), (Some(0), &b"def f(x: F[..s]) -> F[..s]\n  = x\n"[..]));
 }
 
+/// A store that cannot be written is not called damaged, and what it held is there.
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "faults are injected into debug builds")]
+fn a_full_disk_is_no_damage() {
+    let dir = obstacles();
+    let calibrate = |fault: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"));
+        command.args(["calibrate", "--time", "0", "--store", "times.rows"]);
+        let out = command.current_dir(dir.path()).env("MLC_REWRITE_FAULT", fault).output();
+        let out = out.expect("ends");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, said) = calibrate("full:1");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("cannot write times.rows") && said.contains("free space"), "{said}");
+    assert!(!said.contains("damaged") && !dir.path().join("times.rows").exists(), "{said}");
+    assert_eq!(calibrate("full:1000").0, Some(0));
+    assert!(dir.path().join("times.rows").exists());
+}
+
 #[test]
 fn a_closed_or_full_standard_output_is_no_panic() {
     let dir = obstacles();
@@ -324,7 +344,7 @@ fn a_closed_or_full_standard_output_is_no_panic() {
         &["bench", "f.rules", "--no-check", "--iterations", "1"],
         &["bench", "f.rules", "--no-check", "--seconds", "0", "--kernels", "--svg", "-"],
         &["fuzz", "--cases", "1"],
-        &["calibrate", "--time", "0", "--store", "times.redb"],
+        &["calibrate", "--time", "0", "--store", "times.rows"],
     ] {
         let start = |out: Stdio, err: Stdio| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"));

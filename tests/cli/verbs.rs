@@ -81,8 +81,8 @@ fn a_missing_device_is_one_sentence_and_help() {
         &["run", "f.rules", "--device", "1"],
         &["bench", "f.rules", "--kernels"],
         &["fuzz", "--cases", "1"],
-        &["calibrate", "--store", "times.redb"],
-        &["calibrate", "--store", "times.redb", "--show"],
+        &["calibrate", "--store", "times.rows"],
+        &["calibrate", "--store", "times.rows", "--show"],
     ] {
         // A driver without visible devices is as good as none.
         let out = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"))
@@ -105,7 +105,7 @@ fn a_missing_device_is_one_sentence_and_help() {
         assert!(error.strip_prefix("error: ").is_some_and(|e| e.starts_with(message)), "{said}");
         assert!(help.starts_with("help: ") && help.contains("--backend cpu"), "{said}");
     }
-    assert!(!dir.path().join("times.redb").exists(), "nothing is stored");
+    assert!(!dir.path().join("times.rows").exists(), "nothing is stored");
     let (code, _, said) = run(dir.path(), &["run", "f.rules", "--device", "0"], b"");
     assert!(code == Some(2) && said.contains("add `--backend cuda`"), "{said}");
 }
@@ -396,7 +396,7 @@ fn reports_have_no_field_that_is_not_documented() {
         &["explain", "f.rules"],
         &["explain", "gelu"],
         &["check", "f.rules", "--samples", "1"],
-        &["calibrate", "--time", "0", "--store", "times.redb"],
+        &["calibrate", "--time", "0", "--store", "times.rows"],
         &["fuzz", "--cases", "1"],
         &["extract", "e.json"],
         &["inspect", "m.onnx"],
