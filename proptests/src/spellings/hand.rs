@@ -373,6 +373,7 @@ fn softmax(g: &mut Build) -> Vec<Value> {
             g.op("Exp", [l])
         }
         2 => {
+            g.unstable();
             let l = g.reduce("ReduceLogSumExp", x, &[2], 3);
             let d = g.op("Sub", [x, l]);
             g.op("Exp", [d])

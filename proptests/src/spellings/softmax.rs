@@ -93,10 +93,12 @@ fn log_softmax_of(g: &mut Build, x: Value, axis: i64) -> Value {
             g.op("Log", [s])
         }
         4 => {
+            g.unstable();
             let l = g.reduce("ReduceLogSumExp", x, &[axis], 3);
             g.sub(x, l)
         }
         5 => {
+            g.unstable();
             let l = g.reduce("ReduceLogSumExp", x, &[axis], 3);
             let n = g.neg(l);
             g.add(x, n)
@@ -136,6 +138,7 @@ fn log_sum_exp(g: &mut Build) -> Vec<Value> {
     let x = g.noise(x);
     let y = match g.pick(4) {
         1 => {
+            g.unstable();
             let m = g.reduce("ReduceMax", x, &[2], 3);
             let c = g.sub(x, m);
             let e = g.op("Exp", [c]);
@@ -144,6 +147,7 @@ fn log_sum_exp(g: &mut Build) -> Vec<Value> {
             g.add(m, l)
         }
         2 => {
+            g.unstable();
             let m = g.reduce("ReduceMax", x, &[2], 3);
             let c = g.sub(x, m);
             let e = g.op("Exp", [c]);
@@ -154,6 +158,7 @@ fn log_sum_exp(g: &mut Build) -> Vec<Value> {
             g.unsqueeze(y, &[2])
         }
         3 => {
+            g.unstable();
             let m = g.reduce("ReduceMax", x, &[2], 3);
             let c = g.sub(x, m);
             let l = g.reduce("ReduceLogSumExp", c, &[2], 3);
