@@ -248,6 +248,14 @@ pub(crate) fn too_long(n: usize) -> EvalError {
     EvalError::invalid(format!("a list of {n} entries; at most {MAX_LIST} are supported"))
 }
 
+/// A value of the other sign, zeros too: zero less zero would be the positive one.
+pub(crate) fn negated(v: Val) -> Result<Val, EvalError> {
+    match v {
+        Val::Attr(Attr::Float(bits)) => Ok(Val::Attr(Attr::float(-f64::from_bits(bits)))),
+        other => binary(BinaryOp::Sub, Val::Attr(Attr::int(0)), other),
+    }
+}
+
 fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
     match &e.kind {
         ExprKind::Int(v) => Ok(Val::Attr(Attr::int(*v))),
@@ -257,9 +265,7 @@ fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
         ExprKind::Name(n) => name(n, env),
         ExprKind::Size(n) => size(n, env),
         ExprKind::List(items) => list(items, env),
-        ExprKind::Unary(UnaryOp::Neg, a) => {
-            binary(BinaryOp::Sub, Val::Attr(Attr::int(0)), value(a, env)?)
-        }
+        ExprKind::Unary(UnaryOp::Neg, a) => negated(value(a, env)?),
         ExprKind::Unary(UnaryOp::Not, a) => not(value(a, env)?),
         ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
             connect(*op, value(a, env)?, value(b, env)?)

@@ -270,8 +270,7 @@ impl Evaluator<'_> {
             ExprKind::Unary(UnaryOp::Neg, a) => {
                 let v = self.value(a)?;
                 let elements = a.reads();
-                let negated =
-                    eval::binary(BinaryOp::Sub, Val::Attr(Attr::int(0)), v.clone()).ok()?;
+                let negated = eval::negated(v.clone()).ok()?;
                 (!elements || self.is_exact(&v) && self.is_exact(&negated)).then_some(negated)
             }
             ExprKind::Unary(UnaryOp::Not, a) => Some(Val::Truth(self.truth(a)?.map(|t| !t))),

@@ -161,10 +161,10 @@ fn same_value(v: &Attr, a: &Attr) -> bool {
     }
 }
 
-/// True if two numbers are at most two units in the last place of `dtype` apart.
+/// True if two numbers are at most two units in the last place of `dtype` apart. Zeros of unlike signs have unlike reciprocals.
 pub fn close(a: f64, b: f64, dtype: DType) -> bool {
     if a == b || a.is_nan() && b.is_nan() {
-        return true;
+        return a != 0.0 || a.is_sign_negative() == b.is_sign_negative();
     }
     if !dtype.is_float() || !a.is_finite() || !b.is_finite() {
         return false;
