@@ -10,7 +10,7 @@ use crate::{staged, stdlib};
 use anyhow::ensure;
 use itertools::Itertools;
 use mlc_backends::{Backend, Executable};
-use mlc_dsl::ir::{DType, Tensor, Type};
+use mlc_dsl::ir::{DType, Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
 use mlc_onnx::{RawModel, RawValueInfo, read_value};
 use serde::Deserialize;
@@ -172,9 +172,11 @@ impl Runner<'_> {
         };
         // Nothing of it follows the data: whatever they are, it is read alike.
         let is_fixed = model.decided_inputs().is_empty() && model.all_understood().is_ok();
-        let model = staged::decided(model, &inputs, &|program, inputs| {
+        let compute = |program: &Program, inputs: Vec<Tensor>| {
             run(&pipeline::plan_as_read(program, &library, options)?, &inputs)
-        })?;
+        };
+        let model = staged::decided(&model, &inputs, &compute, staged::MOST_ROUNDS)?;
+        let model = model.ok_or_else(staged::too_many)?;
         model.all_understood()?;
         inputs.retain(|name, _| model.program().inputs.iter().any(|(n, _)| n == name));
         let inputs = crate::session::in_order(model.program(), inputs)?;

@@ -70,6 +70,7 @@ fn reason(why: &ImportError) -> String {
         }
         ImportError::Node { reason, .. }
         | ImportError::Undecided { reason, .. }
+        | ImportError::TooLong { reason, .. }
         | ImportError::Graph { reason, .. } => reason.clone(),
     }
 }

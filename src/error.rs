@@ -289,6 +289,7 @@ impl From<ImportError> for Error {
         let (ImportError::UnknownOperator { node: place, .. }
         | ImportError::Node { node: place, .. }
         | ImportError::Undecided { node: place, .. }
+        | ImportError::TooLong { node: place, .. }
         | ImportError::Graph { place, .. }) = &e;
         Error::new(ErrorKind::Model, e.to_string()).at(told(place)).or_help(e.help())
     }

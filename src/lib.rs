@@ -53,6 +53,7 @@ pub mod cli;
 #[doc(hidden)]
 pub mod conformance;
 mod content;
+mod control_runs;
 #[cfg(feature = "cli")]
 mod coverage;
 mod device;

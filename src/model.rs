@@ -253,7 +253,8 @@ impl Model {
             return Err(self.refused(why.clone()));
         }
         let mut values = info.inputs.iter().chain(&info.outputs);
-        let asks = reasons.any(|e| matches!(e, ImportError::Undecided { .. }));
+        let asks = reasons
+            .any(|e| matches!(e, ImportError::Undecided { .. } | ImportError::TooLong { .. }));
         if asks || values.any(|v| !v.containers.is_empty()) {
             Ok(())
         } else {

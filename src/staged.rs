@@ -1,84 +1,88 @@
 //! Models whose extents, axes or control flow the data of a run decide.
 //!
-//! Such a model is imported as far as it goes. The value that is asked for next is computed from the inputs of the run,
-//! and the model is imported again with the answer, until all is decided: then it is a program like any other, for these
-//! inputs. Sequences and optionals among the inputs are given by their elements.
+//! Such a model is imported as far as it goes. The values that are asked for next are computed from the inputs of the run,
+//! and the model is imported again with the answers, until all is decided: then it is a program like any other, for these
+//! inputs. Bodies of loops that ask by themselves are run as models of their own, as often as the loop runs. Sequences and optionals among the inputs are given by their elements.
 
+use crate::control_runs::ControlRun;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::session::Session;
-use mlc_dsl::ir::{NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::shape_values::MAX_ELEMENTS;
+#[cfg(feature = "cli")]
+use mlc_dsl::ir::Type;
+use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_onnx::{
-    Answers, Asked, Container, ImportError, Part as Imports, RawDim, RawModel, RawNode,
-    RawValueInfo, Stage, import_part,
+    Answers, Container, Part as Imports, Questions, RawDim, RawModel, RawNode, RawValueInfo, Stage,
+    import_part,
 };
+#[cfg(feature = "cli")]
+use mlc_onnx::{Asked, ImportError};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Values that one run may compute before the model is known.
-const MAX_STAGES: usize = 256;
+/// Rounds of questions that a model is imported for as a whole.
+pub(crate) const MOST_ROUNDS: usize = 256;
+
+/// Parts that one run may come through one after the other.
+const MOST_PARTS: usize = 1 << 14;
 
 /// Computes the outputs of a program from inputs in its order.
 pub(crate) type Compute<'a> = &'a dyn Fn(&Program, Vec<Tensor>) -> Result<Vec<Tensor>, Error>;
 
-/// The model as it is for the inputs of a run, if it can only be run with these; else as it is.
+/// The model as it is for the inputs of a run, if it can only be run with these; else as it is. `None` if that takes more
+/// than `most` rounds, or a loop is too long to be written out: then it runs in parts.
 ///
 /// # Errors
-/// A node cannot be read whatever is computed, a computation fails, or there are too many.
+/// A node cannot be read whatever is computed, or a computation fails.
 #[cfg(feature = "cli")]
 pub(crate) fn decided(
-    model: Model,
+    model: &Model,
     inputs: &HashMap<String, Tensor>,
     compute: Compute<'_>,
-) -> Result<Model, Error> {
+    most: usize,
+) -> Result<Option<Model>, Error> {
     if !model.keeps_nodes() {
-        return Ok(model);
+        return Ok(Some(model.clone()));
     }
-    let Some(mut raw) = model.raw()? else { return Ok(model) };
+    let Some(mut raw) = model.raw()? else { return Ok(Some(model.clone())) };
     enter_shapes(&mut raw, inputs);
     unpack(&mut raw, inputs);
     let mut answers = Answers::default();
-    for stage in 0..=MAX_STAGES {
-        match mlc_onnx::import_stage(&raw, model.library(), &answers)
-            .map_err(|e| model.refused(e))?
-        {
-            Stage::Done(imported) => return Ok(model.imported_as(*imported, stage)),
-            Stage::Asks(_) if stage == MAX_STAGES => break,
-            Stage::Asks(asked) => {
-                let answer = answer(&asked, inputs, compute)?;
-                answers.add(&asked, answer);
+    for round in 0..=most {
+        match mlc_onnx::import_stage(&raw, model.library(), &answers) {
+            Ok(Stage::Done(imported)) => {
+                return Ok(Some(model.clone().imported_as(*imported, answers.len())));
             }
+            Ok(Stage::Asks(_)) if round == most => {}
+            Ok(Stage::Asks(asked)) => {
+                let computed = computed(&asked, inputs, compute)?;
+                answers.add(&asked.questions, computed);
+            }
+            Err(ImportError::TooLong { .. }) => break,
+            Err(e) => return Err(model.refused(e)),
         }
     }
-    Err(too_many())
+    Ok(None)
 }
 
-fn too_many() -> Error {
-    let message = format!("the run decides more than {MAX_STAGES} values one after the other");
+/// The error of a run that does not come to an end.
+pub(crate) fn too_many() -> Error {
+    let message = format!("the run decides values in more than {MOST_PARTS} rounds");
     Error::new(ErrorKind::Model, message).with_help(
-        "a loop whose condition is computed runs too often: give it a number of repetitions, or shorter inputs",
+        "what one node computes decides the next one too often: export it as a loop, or give it shorter inputs",
     )
 }
 
-/// The value that is asked for; `None` if it is too large to decide anything.
-fn answer(
+/// What the program of some questions computes.
+#[cfg(feature = "cli")]
+fn computed(
     asked: &Asked,
     inputs: &HashMap<String, Tensor>,
     compute: Compute<'_>,
-) -> Result<Option<Tensor>, Error> {
+) -> Result<Vec<Tensor>, Error> {
     let program = &asked.program;
-    let Some((_, value)) = program.outputs.first() else { return Ok(None) };
-    let shape = program.ty(*value).known_shape();
-    if shape.is_some_and(|shape| shape.iter().product::<usize>() > MAX_ELEMENTS) {
-        return Ok(None);
-    }
-    if let Some(tensor) = program.as_const(*value) {
-        return Ok(Some(tensor.clone()));
-    }
-    if let NodeKind::Input(i) = program.node(value.node).kind {
-        let name = &program.inputs[i as usize].0;
-        return inputs.get(name).cloned().map(Some).ok_or_else(|| undecided(&asked.error, name));
+    if program.outputs.is_empty() {
+        return Ok(vec![]);
     }
     let mut given = Vec::with_capacity(program.inputs.len());
     for (name, ty) in &program.inputs {
@@ -90,14 +94,16 @@ fn answer(
         }
         given.push(tensor.clone());
     }
-    Ok(compute(program, given)?.pop().filter(|t| t.len() <= MAX_ELEMENTS))
+    compute(program, given)
 }
 
+#[cfg(feature = "cli")]
 fn undecided(error: &ImportError, missing: &str) -> Error {
     let error = Error::from(error.clone());
     error.with_help(format!("the input `{missing}` decides it: give the inputs of the run"))
 }
 
+#[cfg(feature = "cli")]
 fn fits(ty: &Type, tensor: &Tensor) -> bool {
     let same = |(e, &n): (&mlc_dsl::ir::Extent, &usize)| e.as_const().is_none_or(|v| v == n as i64);
     ty.dtype == tensor.dtype()
@@ -105,10 +111,17 @@ fn fits(ty: &Type, tensor: &Tensor) -> bool {
         && ty.shape.iter().zip(tensor.shape()).all(same)
 }
 
-/// Extents that the model leaves open are those of the run.
+/// Extents that the model leaves open are those of the run; an input with a default is one or a constant.
 fn enter_shapes(raw: &mut RawModel, inputs: &HashMap<String, Tensor>) {
+    for default in std::mem::take(&mut raw.graph.defaults) {
+        if inputs.contains_key(&default.name) {
+            raw.graph.initializers.shift_remove(&default.name);
+            raw.graph.inputs.push(default);
+        }
+    }
     for input in raw.graph.inputs.iter_mut().filter(|i| i.containers.is_empty()) {
         let Some(tensor) = inputs.get(&input.name) else { continue };
+        input.dtype.get_or_insert(tensor.dtype());
         match &mut input.dims {
             None => input.dims = Some(known(tensor)),
             Some(dims) if dims.len() == tensor.shape().len() => {
@@ -179,16 +192,21 @@ fn elements<'i>(name: &str, inputs: &'i HashMap<String, Tensor>) -> Vec<(&'i Str
 /// Makes a program ready to run; the flag says that data of a run decided what it is.
 pub(crate) type Prepare = dyn Fn(&Program, bool) -> Result<Session, Error> + Send + Sync;
 
-/// Runs a model whose data decide it, in parts: each ends where a node asks for what the parts before it compute. What was
+/// Runs a model whose data decide it, in parts: each ends where nodes ask for what the parts before it compute. What was
 /// imported and compiled is kept, by the extents of the inputs of a part and the values that decided it.
 pub(crate) struct StagedRuns {
-    model: Model,
-    prepare: Box<Prepare>,
+    context: Context,
     whole: OnceLock<Arc<Part>>,
 }
 
-/// Nodes of a model, from one that asked to the end.
-struct Part {
+/// What parts of a model are made by.
+pub(crate) struct Context {
+    model: Model,
+    prepare: Box<Prepare>,
+}
+
+/// Nodes of a model that wait for what others compute, or a body of one.
+pub(crate) struct Part {
     raw: RawModel,
     known: Mutex<Vec<(Key, Arc<Step>)>>,
 }
@@ -196,7 +214,7 @@ struct Part {
 /// What decides how a part is imported.
 #[derive(Clone, PartialEq)]
 struct Key {
-    extents: BTreeMap<String, Vec<usize>>,
+    types: BTreeMap<String, (DType, Vec<usize>)>,
     answers: Answers,
     /// True if the elements of inputs decided an answer, not only their extents.
     of_data: bool,
@@ -204,13 +222,17 @@ struct Key {
 
 /// How far an import comes.
 enum Step {
+    /// To questions that extents decide; `None` where the answers are known.
     Asks {
-        asked: Box<Asked>,
-        session: Session,
+        questions: Questions,
+        session: Option<Session>,
     },
-    /// What comes before a node that asks, and the rest.
+    /// What comes before the nodes that wait, and the rest.
     Cut {
         before: Session,
+        passed: usize,
+        questions: Questions,
+        controls: Vec<ControlRun>,
         rest: Arc<Part>,
     },
     Done(Session),
@@ -221,54 +243,68 @@ const MOST_STEPS: usize = 64;
 
 impl StagedRuns {
     pub fn new(model: Model, prepare: Box<Prepare>) -> StagedRuns {
-        StagedRuns { model, prepare, whole: OnceLock::new() }
+        StagedRuns { context: Context { model, prepare }, whole: OnceLock::new() }
     }
 
     /// The outputs for these inputs.
-    pub fn run(&self, mut inputs: HashMap<String, Tensor>) -> Result<Vec<(String, Tensor)>, Error> {
-        let mut part = self.whole()?;
-        let mut seen = self.model.decided_inputs().to_vec();
-        let mut key = Key::of(&inputs, false);
-        let mut stages = 0;
-        while stages <= MAX_STAGES {
-            let step = self.step(&part, &key, &inputs)?;
-            match &*step {
-                Step::Done(session) => {
-                    inputs.retain(|name, _| session.takes(name) || !seen.contains(name));
-                    return session.run_tensors(inputs);
-                }
-                Step::Asks { asked, session } => {
-                    let compute = |program: &Program, given: Vec<Tensor>| {
-                        let names = program.inputs.iter().map(|(name, _)| name.clone());
-                        let results = session.run_tensors(names.zip(given).collect())?;
-                        Ok(results.into_iter().map(|(_, t)| t).collect())
-                    };
-                    let answer = answer(asked, &inputs, &compute)?;
-                    key.answers.add(asked, answer);
-                    key.of_data |= reads_inputs(&asked.program);
-                    stages += 1;
-                }
-                Step::Cut { before, rest } => {
-                    let given = inputs.iter().filter(|(name, _)| before.takes(name));
-                    let given = given.map(|(name, t)| (name.clone(), t.clone())).collect();
-                    let computed = before.run_tensors(given)?;
-                    seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
-                    inputs.retain(|name, _| rest.reads(name) || !seen.contains(name));
-                    seen.extend(computed.iter().map(|(name, _)| name.clone()));
-                    inputs.extend(computed);
-                    (part, key) = (rest.clone(), Key::of(&inputs, key.of_data));
-                }
-            }
-        }
-        Err(too_many())
+    pub fn run(&self, inputs: HashMap<String, Tensor>) -> Result<Vec<(String, Tensor)>, Error> {
+        let seen = self.context.model.decided_inputs().to_vec();
+        self.context.run(&self.whole()?, inputs, seen, false)
     }
 
     fn whole(&self) -> Result<Arc<Part>, Error> {
         if let Some(whole) = self.whole.get() {
             return Ok(whole.clone());
         }
-        let raw = self.model.raw()?.ok_or_else(too_many)?;
+        let raw = self.context.model.raw()?.ok_or_else(too_many)?;
         Ok(self.whole.get_or_init(|| Arc::new(Part::new(raw))).clone())
+    }
+}
+
+impl Context {
+    /// The outputs of a part for these inputs, of which those that were `seen` need not be read; `of_data` says that data decided what
+    /// the part is.
+    pub fn run(
+        &self,
+        part: &Arc<Part>,
+        mut inputs: HashMap<String, Tensor>,
+        mut seen: Vec<String>,
+        of_data: bool,
+    ) -> Result<Vec<(String, Tensor)>, Error> {
+        let mut part = part.clone();
+        let mut key = Key::of(&inputs, Answers::default(), of_data);
+        for _ in 0..MOST_PARTS {
+            let step = self.step(&part, &key, &inputs)?;
+            match &*step {
+                Step::Done(session) => {
+                    inputs.retain(|name, _| session.takes(name) || !seen.contains(name));
+                    return session.run_tensors(inputs);
+                }
+                Step::Asks { questions, session } => {
+                    let computed = session.as_ref().map(|s| run_with(s, &inputs)).transpose()?;
+                    key.answers.add(questions, tensors(computed.unwrap_or_default()));
+                    key.of_data |= questions.of_data;
+                }
+                Step::Cut { before, passed, questions, controls, rest } => {
+                    let mut computed = run_with(before, &inputs)?;
+                    key.answers.add(questions, tensors(computed.split_off(*passed)));
+                    key.of_data |= questions.of_data;
+                    seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
+                    inputs.extend(computed.iter().cloned());
+                    for control in controls {
+                        computed.extend(control.run(self, &inputs, key.of_data)?);
+                        seen.extend(control.reads());
+                    }
+                    key.of_data |= controls.iter().any(ControlRun::is_of_data);
+                    inputs.retain(|name, _| rest.reads(name) || !seen.contains(name));
+                    seen.extend(computed.iter().map(|(name, _)| name.clone()));
+                    inputs.extend(computed.into_iter().filter(|(name, _)| rest.reads(name)));
+                    key.answers.keep_those_of(&rest.raw);
+                    (part, key) = (rest.clone(), Key::of(&inputs, key.answers, key.of_data));
+                }
+            }
+        }
+        Err(too_many())
     }
 
     /// How far a part is imported with what is known of a run.
@@ -292,12 +328,17 @@ impl StagedRuns {
                 Step::Done((self.prepare)(&imported.program, of_data)?)
             }
             Imports::Whole(Stage::Asks(asked)) => {
-                Step::Asks { session: (self.prepare)(&asked.program, true)?, asked }
+                let asks = !asked.program.outputs.is_empty();
+                let session = asks.then(|| (self.prepare)(&asked.program, true)).transpose()?;
+                Step::Asks { questions: asked.questions, session }
             }
-            Imports::Cut(cut) => {
-                let rest = Arc::new(Part::new(cut.rest));
-                Step::Cut { before: (self.prepare)(&cut.program, of_data)?, rest }
-            }
+            Imports::Cut(cut) => Step::Cut {
+                before: (self.prepare)(&cut.program, of_data)?,
+                passed: cut.passed,
+                questions: cut.questions,
+                controls: cut.controls.into_iter().map(ControlRun::new).collect(),
+                rest: Arc::new(Part::new(cut.rest)),
+            },
         };
         let step = Arc::new(step);
         let mut known = known();
@@ -309,9 +350,27 @@ impl StagedRuns {
     }
 }
 
+/// Runs on what a session takes of some values.
+fn run_with(
+    session: &Session,
+    values: &HashMap<String, Tensor>,
+) -> Result<Vec<(String, Tensor)>, Error> {
+    let given = values.iter().filter(|(name, _)| session.takes(name));
+    session.run_tensors(given.map(|(name, t)| (name.clone(), t.clone())).collect())
+}
+
+fn tensors(named: Vec<(String, Tensor)>) -> Vec<Tensor> {
+    named.into_iter().map(|(_, t)| t).collect()
+}
+
 impl Part {
-    fn new(raw: RawModel) -> Part {
+    pub fn new(raw: RawModel) -> Part {
         Part { raw, known: Mutex::default() }
+    }
+
+    /// What it is given.
+    pub fn inputs(&self) -> &[RawValueInfo] {
+        &self.raw.graph.inputs
     }
 
     /// True if an input, or an element of one, has this name.
@@ -326,15 +385,8 @@ impl Part {
 }
 
 impl Key {
-    fn of(inputs: &HashMap<String, Tensor>, of_data: bool) -> Key {
-        let extents = inputs.iter().map(|(n, t)| (n.clone(), t.shape().to_vec())).collect();
-        Key { extents, answers: Answers::default(), of_data }
+    fn of(inputs: &HashMap<String, Tensor>, answers: Answers, of_data: bool) -> Key {
+        let ty = |t: &Tensor| (t.dtype(), t.shape().to_vec());
+        Key { types: inputs.iter().map(|(n, t)| (n.clone(), ty(t))).collect(), answers, of_data }
     }
-}
-
-/// True if what a pruned program computes depends on its inputs.
-fn reads_inputs(program: &Program) -> bool {
-    let is_input = |v: &Value| matches!(program.node(v.node).kind, NodeKind::Input(_));
-    let mut outputs = program.outputs.iter().map(|(_, v)| v);
-    program.nodes.iter().flat_map(|n| &n.args).any(is_input) || outputs.any(is_input)
 }

@@ -7,7 +7,6 @@
 use mlc_backends::reference::{Array, CodeCache, Elements, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor, Value};
 use mlc_dsl::library::Library;
-use mlc_dsl::shape_values::MAX_ELEMENTS;
 use mlc_onnx::{
     Answers, Asked, Flow, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, Stage, flow,
     import_stage, reads,
@@ -272,17 +271,18 @@ impl<'a> Nodes<'a> {
             match import_stage(alone, self.library, &answers).map_err(|e| e.to_string())? {
                 Stage::Done(imported) => return Ok(imported.program),
                 Stage::Asks(asked) => {
-                    let answer = self.answer(&asked, given)?;
-                    answers.add(&asked, answer);
+                    answers.add(&asked.questions, self.answers(&asked, given)?);
                 }
             }
         }
         Err("it decides too many values one after the other".into())
     }
 
-    fn answer(&self, asked: &Asked, given: &Values) -> Result<Option<Tensor>, String> {
-        let value = self.values(&asked.program, given)?.pop();
-        Ok(value.filter(|a| a.len() <= MAX_ELEMENTS).map(|a| a.to_tensor()))
+    fn answers(&self, asked: &Asked, given: &Values) -> Result<Vec<Tensor>, String> {
+        if asked.program.outputs.is_empty() {
+            return Ok(vec![]);
+        }
+        Ok(self.values(&asked.program, given)?.iter().map(Array::to_tensor).collect())
     }
 
     fn values(&self, program: &Program, given: &Values) -> Result<Vec<Array>, String> {

@@ -1,5 +1,6 @@
 //! `explain MODEL | LAW`.
 
+use super::explain_at::{self, Place};
 use super::model::{Tuning, library, load_for};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings};
@@ -7,6 +8,7 @@ use crate::pipeline::{self, selfcheck};
 use crate::{as_onnx, explain, names};
 use anyhow::bail;
 use mlc_dsl::shown;
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -24,8 +26,8 @@ pub struct Args {
     /// Why a law did not fire, or an operator is not in the result.
     #[arg(long, value_name = "NAME")]
     why_not: Option<String>,
-    /// The node of the model that `--why-not` asks about; all by default.
-    #[arg(long, value_name = "NODE", requires = "why_not")]
+    /// The node of the model that is asked about; all by default.
+    #[arg(long, value_name = "NODE")]
     at: Option<String>,
     /// Leave nothing out: unchanged kernels, every name, equations of the proof.
     #[arg(long)]
@@ -68,6 +70,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&reads, &[])?;
     let mut model = load_for(&path, &args.common, &args.shapes)?;
     explain::name_all(&mut model.program, &model.library);
+    let place = args.at.as_deref().map(|at| explain_at::find(&model, at)).transpose()?;
+    if let Some(Place { node: None, told }) = &place {
+        args.common.report(&Told { notes: told })?;
+        args.common.screen.print(&lines(told))?;
+        return Ok(Findings::Nothing);
+    }
+    let (at, told) = place.map_or((None, vec![]), |p| (p.node, p.told));
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
@@ -82,11 +91,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;
     let prices = pipeline::prices(&model.library, &options, &optimized.source)?;
     if let Some(name) = &args.why_not {
-        let at = args.at.as_deref();
         let opset = model.info.as_ref().map_or(mlc_onnx::NEWEST_OPSET, |i| i.opset());
         let calls = mlc_onnx::named(&model.library, opset, target, name);
         let asked = (name.as_str(), calls.as_slice());
-        let found = explain::why_not(&optimized, &model.library, &prices, &options, asked, at);
+        let found =
+            explain::why_not(&optimized, &model.library, &prices, &options, asked, at.as_deref());
         let Some(found) = found else {
             let mut known = names::declared(&model.library);
             known.extend(model.library.onnx.iter().map(|o| &*o.name));
@@ -95,20 +104,33 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         };
         super::progress::done();
         args.common.report(&found)?;
-        args.common.screen.print(&found.human())?;
+        args.common.screen.print(&(lines(&told) + &found.human()))?;
         return Ok(Findings::Nothing);
     }
     let mut explanation = explain::explain(&optimized, &model.library, &prices, &options)?;
     if args.gains {
         explain::leave_out(&mut explanation, &optimized.source, &model.library, &options)?;
     }
+    if let Some(at) = &at {
+        explanation.keep_only(at);
+    }
     args.common.report(&explanation)?;
     super::progress::done();
-    args.common.screen.print(&explanation.human(args.all))?;
+    args.common.screen.print(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
     if args.replay {
         return replay(&optimized, &model.library, &args.common);
     }
     Ok(Findings::Nothing)
+}
+
+/// What is said of a node that the program as read does not have.
+#[derive(Serialize)]
+struct Told<'a> {
+    notes: &'a [String],
+}
+
+fn lines(told: &[String]) -> String {
+    told.iter().map(|t| format!("{t}\n")).collect()
 }
 
 /// Holds every step of the proof against numbers; prints the steps that do not hold.

@@ -13,6 +13,7 @@ mod conformance_files;
 mod diff;
 pub mod egraphs;
 mod explain;
+mod explain_at;
 mod extract;
 mod fmt;
 mod fuzz;

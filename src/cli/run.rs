@@ -10,6 +10,7 @@ use crate::as_read::AsRead;
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
+use crate::optimizer::optimizing;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Optimized, Options};
 use crate::session::in_order;
@@ -103,7 +104,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let given = given.map(|inputs| inputs.of(&model, &args.common.screen));
     let device = args.place.device(&args.common, &args.tuning)?;
     let mut options = args.place.options(&args.tuning, &args.common, model.library())?;
-    let model = decided(model, given.as_ref(), &device, &options)?;
+    let Some(model) = decided(&model, given.as_ref(), &device, &options)? else {
+        return in_parts(&args, &model, given.unwrap_or_default(), &device, &options);
+    };
     told_notes(&model, &args.common);
     model.all_understood()?;
     clock.stage("read");
@@ -155,17 +158,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let took = start.elapsed().as_secs_f64();
     clock.stage("run");
     let names = model.program.outputs.iter().map(|(n, _)| n.clone());
-    // An output that a file lists twice is one value.
-    let mut seen = HashSet::new();
-    let named: Vec<(String, Tensor)> =
-        names.zip(outputs).filter(|(n, _)| seen.insert(n.clone())).collect();
-    if let Some(path) = &args.outputs {
-        write_npz(path, &named).map_err(Error::from)?;
-    }
-    let mut text = String::new();
-    for (name, t) in &named {
-        let _ = writeln!(text, "{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
-    }
+    let (named, mut text) = written(&args, names.zip(outputs).collect())?;
     let _ = writeln!(text, "ran in {} on {:?}", crate::explain::seconds(took), args.place.backend);
     let allocated_bytes = executable.allocated().map(|a| a.arena + a.results);
     if let (Some(planned), Some(used)) = (peak_bytes, allocated_bytes) {
@@ -176,16 +169,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     for note in &notes {
         let _ = writeln!(text, "note: {note}");
     }
-    let outputs = named.iter().map(|(n, t)| {
-        (n.clone(), OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() })
-    });
     args.common.report(&RunReport {
         backend: format!("{:?}", args.place.backend).to_lowercase(),
         optimized: !args.no_optimize,
         measured,
         kernels,
         seconds: clock.stages,
-        outputs: outputs.collect(),
+        outputs: reported(&named),
         peak_bytes,
         allocated_bytes,
         peak_process_bytes: pipeline::peak_process_bytes(),
@@ -196,13 +186,79 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     Ok(Findings::Nothing)
 }
 
-/// The model as it is for these inputs, where their values decide that.
+/// Runs a model whose parts the data decide one after the other.
+fn in_parts(
+    args: &Args,
+    model: &Model,
+    mut given: HashMap<String, Tensor>,
+    device: &Device,
+    options: &Options,
+) -> anyhow::Result<Findings> {
+    let session = match args.no_optimize {
+        true => model.session_on(device)?,
+        false => model.session_of_data(device, optimizing(model, device, options)?)?,
+    };
+    model.decided_inputs().iter().for_each(|name| drop(given.remove(name)));
+    let start = Instant::now();
+    let outputs = session.run_tensors(given)?;
+    let took = start.elapsed().as_secs_f64();
+    progress::done();
+    let (named, mut text) = written(args, outputs)?;
+    let note = "the data decide what the model computes: it ran in parts, each optimised and compiled on the way";
+    let seconds = crate::explain::seconds(took);
+    let _ = writeln!(text, "ran in {seconds} on {:?}\nnote: {note}", args.place.backend);
+    args.common.report(&RunReport {
+        backend: format!("{:?}", args.place.backend).to_lowercase(),
+        optimized: !args.no_optimize,
+        measured: vec![],
+        kernels: vec![],
+        seconds: BTreeMap::from([("run".to_string(), took)]),
+        outputs: reported(&named),
+        peak_bytes: None,
+        allocated_bytes: None,
+        peak_process_bytes: pipeline::peak_process_bytes(),
+        notes: vec![note.into()],
+        check: CheckReport::default(),
+    })?;
+    args.common.screen.say(&text)?;
+    Ok(Findings::Nothing)
+}
+
+/// Writes the outputs where they are to go, and describes them.
+fn written(
+    args: &Args,
+    outputs: Vec<(String, Tensor)>,
+) -> anyhow::Result<(Vec<(String, Tensor)>, String)> {
+    // An output that a file lists twice is one value.
+    let mut seen = HashSet::new();
+    let named: Vec<(String, Tensor)> =
+        outputs.into_iter().filter(|(n, _)| seen.insert(n.clone())).collect();
+    if let Some(path) = &args.outputs {
+        write_npz(path, &named).map_err(Error::from)?;
+    }
+    let mut text = String::new();
+    for (name, t) in &named {
+        let _ = writeln!(text, "{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
+    }
+    Ok((named, text))
+}
+
+fn reported(outputs: &[(String, Tensor)]) -> BTreeMap<String, OutputReport> {
+    let report =
+        |t: &Tensor| OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() };
+    outputs.iter().map(|(n, t)| (n.clone(), report(t))).collect()
+}
+
+/// Rounds of questions for which a model is read again as a whole, to be optimised as such.
+const AS_A_WHOLE: usize = 4;
+
+/// The model as it is for these inputs, where their values decide that; `None` if it is better run in parts.
 fn decided(
-    model: Model,
+    model: &Model,
     given: Option<&HashMap<String, Tensor>>,
     device: &Device,
     options: &Options,
-) -> anyhow::Result<Model> {
+) -> anyhow::Result<Option<Model>> {
     let library = model.library().clone();
     let (none, backend) = (HashMap::new(), std::cell::OnceCell::new());
     let compute = |program: &Program, inputs: Vec<Tensor>| -> Result<Vec<Tensor>, Error> {
@@ -214,7 +270,7 @@ fn decided(
         let Some(backend) = backend.get() else { return Ok(vec![]) };
         Ok(backend.compile(&plan, library.clone())?.run(&inputs)?)
     };
-    Ok(staged::decided(model, given.unwrap_or(&none), &compute)?)
+    Ok(staged::decided(model, given.unwrap_or(&none), &compute, AS_A_WHOLE)?)
 }
 
 fn summary(t: &Tensor) -> String {

@@ -58,6 +58,17 @@ pub struct Explanation {
     pub notes: Vec<String>,
 }
 
+impl Explanation {
+    /// Leaves what concerns one node of the model.
+    pub fn keep_only(&mut self, node: &str) {
+        let is_it = |n: &String| n == node;
+        let concerns =
+            |r: &Region| r.nodes.iter().chain(r.alike.iter().flatten()).any(|n| n == node);
+        self.regions.retain(concerns);
+        self.laws.retain(|l| l.nodes.iter().any(is_it));
+    }
+}
+
 /// One law's part.
 #[derive(Clone, Debug, Serialize)]
 pub struct LawUse {

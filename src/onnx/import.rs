@@ -16,6 +16,7 @@ use super::import_needs::Need;
 use super::import_read::OnnxItemInterpreter;
 use super::import_stage::{Answers, Asked, Cut};
 use super::import_value::{self, NodeValue, origin};
+use super::import_wait::Waiting;
 use super::opaque::{self, Opaque};
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
@@ -123,7 +124,9 @@ pub(super) struct Reading<'a> {
     pub loops: Loops,
     /// What a run has computed so far.
     pub answers: Answers,
-    /// Whether the model is cut before a node that asks for more.
+    /// Whether nodes that ask for more wait, so that others can be read.
+    pub waits: bool,
+    /// Whether the model is cut before those.
     pub cuts: bool,
 }
 
@@ -176,9 +179,16 @@ pub(super) fn import_as(
             of_data: OfData::default(),
             repeated: 0,
             listed: 0,
+            may_wait: reading.waits,
+            cuts: reading.cuts,
+            waiting: Waiting::default(),
         };
         let replaceable = replaceable(&raw);
-        match importer.model(&raw.graph, &replaceable) {
+        let read = importer.model(&raw.graph, &replaceable);
+        if let (Ok(_), Some(error)) = (&read, importer.waiting.error.take()) {
+            return Ok(importer.left(&raw, error));
+        }
+        match read {
             Ok(outputs) => {
                 let makers = importer.makers_of_kept_lists(&raw.graph);
                 if keeps.as_ref().is_some_and(|kept| !makers.is_subset(kept)) {
@@ -206,15 +216,7 @@ pub(super) fn import_as(
                     drop(importer);
                     facts.push(fact);
                 }
-                _ => {
-                    let cut = reading.cuts.then(|| importer.cut(&raw, &e)).flatten();
-                    if let Some(cut) = cut {
-                        return Ok(Importing::Cut(Box::new(cut)));
-                    }
-                    let e = e.fitting(importer.sheet.misfit(), &raw.graph.inputs);
-                    let asked = importer.asked(&e).ok_or(e)?;
-                    return Ok(Importing::Asks(Box::new(asked)));
-                }
+                _ => return Err(e.fitting(importer.sheet.misfit(), &raw.graph.inputs)),
             },
         }
     };
@@ -273,6 +275,10 @@ pub(super) struct Importer<'a> {
     pub(super) repeated: usize,
     pub(super) most_repeated: usize,
     pub(super) listed: usize,
+    /// Whether nodes may wait for a run, whether the model is cut before them then, and those that wait.
+    pub(super) may_wait: bool,
+    pub(super) cuts: bool,
+    pub(super) waiting: Waiting,
 }
 
 impl Importer<'_> {
@@ -311,6 +317,9 @@ impl Importer<'_> {
             self.values.insert(input.name.clone(), NodeValue::Tensor(v));
         }
         self.nodes(graph, 0)?;
+        if self.waiting.error.is_some() {
+            return Ok(vec![]);
+        }
         let mut opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
         opaque.extend(self.opaque.inputs.iter().map(|i| i.name.clone()));
         let output = |o: &RawValueInfo| match self.values.get(&o.name).cloned() {
@@ -443,8 +452,8 @@ impl Importer<'_> {
     /// Reads the nodes of a graph; what they define is in `values` afterwards.
     pub(super) fn nodes(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
         for (i, node) in graph.nodes.iter().enumerate() {
-            if depth == 0 {
-                self.at = i;
+            if depth == 0 && self.is_held_up(i, node) {
+                continue;
             }
             if let Err(e) = self.node(node, depth) {
                 // What a body needs is needed only where it runs.
@@ -461,6 +470,9 @@ impl Importer<'_> {
                     false if self.sheet.is_symbolic() => e.of_shapes(),
                     false => e,
                 };
+                if depth == 0 && self.waits(node, &e) {
+                    continue;
+                }
                 let by_data = depth == 0 && self.is_of_data(node);
                 let foreign = by_data
                     || self.sheet.is_unsupported()
@@ -486,16 +498,6 @@ impl Importer<'_> {
         let asked = self.sheet.unanswered()?;
         let of = |(_, v): &(&String, &NodeValue)| v.tensor() == Some(asked);
         self.values.iter().filter(of).map(|(name, _)| name.clone()).min()
-    }
-
-    /// The question that stopped the import, if a run can answer it.
-    fn asked(&mut self, error: &ImportError) -> Option<Asked> {
-        if !matches!(error, ImportError::Undecided { .. }) {
-            return None;
-        }
-        let (asked, step) = (self.sheet.unanswered()?, self.sheet.step());
-        let program = self.take_program(vec![("asked".to_string(), asked)]);
-        Some(Asked { program, error: error.clone(), step })
     }
 
     /// What was imported so far, with these outputs.

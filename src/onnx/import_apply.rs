@@ -46,9 +46,11 @@ pub(super) struct Sheet<'a> {
     unsupported: bool,
     symbolic: bool,
     supposed: Supposed,
-    /// Elements that a run has computed, by step and question.
+    /// Elements that a run has computed, by place and question.
     answers: &'a Answers,
-    step: usize,
+    pub(super) step: usize,
+    /// The first result of the current node of the main graph, and the step before it.
+    pub(super) main: (String, usize),
     /// Calls of `onnx` items by others since the current node began, and arguments that were made to fit.
     calls: usize,
     fits: usize,
@@ -76,6 +78,7 @@ impl<'a> Sheet<'a> {
             supposed: Supposed::default(),
             answers,
             step: 0,
+            main: Default::default(),
             calls: 0,
             fits: 0,
         }
@@ -154,7 +157,7 @@ impl<'a> Sheet<'a> {
             self.undecided.push(v);
             self.undecided.len() - 1
         });
-        let answer = self.answers.get(self.step, asked)?.as_ref()?;
+        let answer = self.answers.get(&self.place_of_question(), asked)?.as_ref()?;
         let known = Known::of(answer).map(Rc::new);
         self.known.insert(v, known.clone());
         known
@@ -211,14 +214,9 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// The number of the node that began last, or of the part of it.
-    pub fn step(&self) -> usize {
-        self.step
-    }
-
     /// Of the elements that the current node asked for in vain, the first that nobody has answered.
     pub fn unanswered(&self) -> Option<Value> {
-        self.undecided.get(self.answers.count(self.step)).copied()
+        self.undecided.get(self.answers.count(&self.place_of_question())).copied()
     }
 
     /// True if the current node asked for elements that are not known.

@@ -226,7 +226,7 @@ impl Importer<'_> {
         let reason = format!(
             "its body is repeated so often that the loops of the model have more than {MAX_REPEATED} nodes together"
         );
-        Err(ImportError::Node {
+        Err(ImportError::TooLong {
             node: node.label(),
             reason: self.sheet.unsupported(reason),
             help: "replace the loop by operators on whole tensors when exporting the model, or give it shorter inputs".into(),

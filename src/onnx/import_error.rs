@@ -44,6 +44,16 @@ pub enum ImportError {
         /// What to do.
         help: String,
     },
+    /// A loop of a known number of repetitions has too many to be written out.
+    #[error("{}: {}", told(node), told(reason))]
+    TooLong {
+        /// Where in the graph, by name or number.
+        node: String,
+        /// How many nodes it would be.
+        reason: String,
+        /// What to do.
+        help: String,
+    },
     /// An input or output of the graph has no usable type.
     #[error("{}: {}", told(place), told(reason))]
     Graph {
@@ -147,6 +157,7 @@ impl ImportError {
         let (ImportError::UnknownOperator { help, .. }
         | ImportError::Node { help, .. }
         | ImportError::Undecided { help, .. }
+        | ImportError::TooLong { help, .. }
         | ImportError::Graph { help, .. }) = self;
         (!help.is_empty()).then_some(help)
     }

@@ -1,27 +1,49 @@
 //! Import in stages: values that decide what a node is, and that only a run computes.
 //!
-//! Where a node asks for elements that are not known, the program that computes them can be run, and the model imported
-//! again with the answer. Equal answers give the same import up to that question, so questions are counted, not named.
+//! A node that asks for elements which are not known waits, and so do those that read its results: what does not depend on each
+//! other is asked at once. The program that computes the answers can be run, and the model imported again with them.
 
 use super::import::{Imported, Importing, Reading, import_as};
 use super::import_error::ImportError;
-use super::raw::RawModel;
+use super::raw::{RawModel, RawNode};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
-use std::collections::BTreeMap;
+use mlc_dsl::shape_values::MAX_ELEMENTS;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The answers so far.
+/// Where a question came up: the first result of a node of the main graph, and how many nodes of its bodies were read before.
+pub(super) type Place = (String, usize);
+
+/// The answers so far: equal ones give the same import up to the next question of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answers(BTreeMap<usize, Vec<Option<Tensor>>>);
+pub struct Answers(BTreeMap<Place, Vec<Option<Tensor>>>);
 
-/// A value that must be known before the rest of a model can be imported.
+/// Questions that came up together.
+#[derive(Debug, Default)]
+pub struct Questions {
+    pub(super) all: Vec<(Place, Source)>,
+    /// True if elements of inputs decide an answer, not only their extents.
+    pub of_data: bool,
+}
+
+/// Where an answer comes from.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// It is known; `None` if a value must stay unknown, as it is too large to decide anything.
+    Known(Option<Tensor>),
+    /// It is the next result of the program.
+    Computed,
+}
+
+/// Values that must be known before the rest of a model can be imported.
 #[derive(Debug)]
 pub struct Asked {
-    /// Computes the value: its only output.
+    /// Computes them: its outputs.
     pub program: Program,
+    /// What they answer.
+    pub questions: Questions,
     /// The error if there is no answer.
     pub error: ImportError,
-    pub(super) step: usize,
 }
 
 /// How far an import came.
@@ -29,41 +51,85 @@ pub struct Asked {
 pub enum Stage {
     /// To the end.
     Done(Box<Imported>),
-    /// To a question.
+    /// To questions.
     Asks(Box<Asked>),
 }
 
-/// A model in two parts, before a node that asks for what only a run computes.
+/// A model in two parts, the nodes that wait for what only a run computes and those that do not.
 #[derive(Debug)]
 pub struct Cut {
-    /// Computes what the rest reads.
+    /// Computes what the rest reads, and then the answers.
     pub program: Program,
-    /// The rest; its inputs are results of the program, and inputs of the model.
+    /// What of its outputs the rest reads; those behind are the answers.
+    pub passed: usize,
+    /// What they answer.
+    pub questions: Questions,
+    /// Control flow that comes between the program and the rest.
+    pub controls: Vec<Control>,
+    /// The rest; its inputs are results of the program and of the control flow, and inputs of the model.
     pub rest: RawModel,
     pub(super) error: ImportError,
+}
+
+/// A `Loop` or an `If` whose body must be run by itself: its own data decide what it is, or it is too long to be written out.
+#[derive(Debug)]
+pub struct Control {
+    /// The node.
+    pub node: RawNode,
+    /// Values that it reads by name and that are known.
+    pub constants: HashMap<String, Tensor>,
+    /// Its bodies: of an `If` that of its condition and the other one. Their own inputs come first, then what they read of the graphs
+    /// around them; element types and extents of these are those of a run.
+    pub bodies: Vec<RawModel>,
+    /// True if data decide what its body computes.
+    pub of_data: bool,
 }
 
 /// How far the import of a part came.
 #[derive(Debug)]
 pub enum Part {
-    /// To the end, or to a question of the first node.
+    /// To the end, or to questions that extents decide.
     Whole(Stage),
-    /// To a question of a later node.
+    /// To questions that a run decides.
     Cut(Box<Cut>),
 }
 
 impl Answers {
-    /// Answers a question; `None` if its value must stay unknown, as it is too large.
-    pub fn add(&mut self, asked: &Asked, answer: Option<Tensor>) {
-        self.0.entry(asked.step).or_default().push(answer);
+    /// Answers questions by what their program computes.
+    pub fn add(&mut self, questions: &Questions, computed: Vec<Tensor>) {
+        let mut computed = computed.into_iter();
+        for (place, source) in &questions.all {
+            let answer = match source {
+                Source::Known(answer) => answer.clone(),
+                Source::Computed => computed.next().filter(|t| t.len() <= MAX_ELEMENTS),
+            };
+            self.0.entry(place.clone()).or_default().push(answer);
+        }
     }
 
-    pub(super) fn get(&self, step: usize, question: usize) -> Option<&Option<Tensor>> {
-        self.0.get(&step)?.get(question)
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
     }
 
-    pub(super) fn count(&self, step: usize) -> usize {
-        self.0.get(&step).map_or(0, Vec::len)
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets the answers to nodes that a graph does not have.
+    pub fn keep_those_of(&mut self, raw: &RawModel) {
+        let nodes = raw.graph.nodes.iter();
+        let names: HashSet<&str> = nodes.flat_map(|n| &n.outputs).map(String::as_str).collect();
+        self.0.retain(|(name, _), _| names.contains(name.as_str()));
+    }
+
+    pub(super) fn get(&self, place: &Place, question: usize) -> Option<&Option<Tensor>> {
+        self.0.get(place)?.get(question)
+    }
+
+    pub(super) fn count(&self, place: &Place) -> usize {
+        self.0.get(place).map_or(0, Vec::len)
     }
 }
 
@@ -83,8 +149,8 @@ pub fn import_stage(
     }
 }
 
-/// The same, but the model is cut where a question comes up, so that what is before it is computed once. The extents of
-/// the inputs must be numbers for that.
+/// The same, but the model is cut where questions come up, so that what is before them is computed once, and the bodies of
+/// control flow that asks are models of their own. The extents of the inputs must be numbers for that.
 ///
 /// # Errors
 /// A node that no value would make readable.
@@ -101,5 +167,5 @@ pub fn import_part(
 }
 
 fn of(answers: &Answers, cuts: bool) -> Reading<'static> {
-    Reading { answers: answers.clone(), cuts, ..Reading::default() }
+    Reading { answers: answers.clone(), waits: true, cuts, ..Reading::default() }
 }

@@ -1,6 +1,7 @@
 //! Import and export of ONNX.
 
 mod bodies;
+mod bodies_of_run;
 mod data_names;
 mod defaults;
 mod export;
@@ -22,7 +23,6 @@ mod import_bind;
 mod import_broadcast;
 mod import_call;
 mod import_control;
-mod import_cut;
 mod import_einsum;
 mod import_error;
 mod import_facts;
@@ -37,6 +37,7 @@ mod import_scan;
 mod import_stage;
 mod import_supposed;
 mod import_value;
+mod import_wait;
 mod opaque;
 mod packed;
 mod printable;
@@ -51,6 +52,7 @@ mod raw_sparse;
 mod raw_stored;
 mod raw_tensor;
 mod read;
+mod read_as;
 mod scan_step;
 mod scans;
 mod write;
@@ -65,13 +67,16 @@ pub use import::{Imported, Loops, ModelInfo, import, import_keeping};
 pub use import_control::has_loops;
 pub use import_error::ImportError;
 pub use import_items::{declared_opaque, undeclared};
-pub use import_stage::{Answers, Asked, Cut, Part, Stage, import_part, import_stage};
+pub use import_stage::{
+    Answers, Asked, Control, Cut, Part, Questions, Stage, import_part, import_stage,
+};
 pub use opaque::{Opaque, reads};
 pub use printable::{domains, named, printable};
 pub use raw::{Container, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use raw_stored::read_value;
 pub use read::{parse_onnx, read_onnx};
+pub use read_as::{ReadAs, read_as};
 pub use scan_step::{RecurrenceStep, recurrence_step};
 pub use scans::{rename, spelled_out};
 pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};
