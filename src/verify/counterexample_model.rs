@@ -26,7 +26,9 @@ pub(super) fn case(
     let instance = &sample.instance;
     let program = match broken {
         Broken::Truth | Broken::Fails => &instance.truth,
-        Broken::Types | Broken::Bits | Broken::WorkingPrecision => &instance.program,
+        Broken::Types | Broken::Undefined | Broken::Bits | Broken::WorkingPrecision => {
+            &instance.program
+        }
     };
     let mut inputs: Vec<(String, Tensor)> = Vec::new();
     for ((name, ty), t) in program.inputs.iter().zip(&sample.inputs) {

@@ -5,20 +5,22 @@ use super::compare;
 use super::law_facts::Facts;
 use super::lint::Lint;
 use super::sample::{self, Draw, Tally};
-use super::sample_draft::Stray;
+use super::sample_draft::{SampleDraft, Stray};
 use super::sample_values::Round;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
 use mlc_dsl::check::hidden;
 use mlc_dsl::diag::Severity;
 use mlc_dsl::expr::{Expr, ExprKind, Meaning};
+use mlc_dsl::ir::{DType, NodeKind};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, Dim, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
 };
 use mlc_dsl::term::{Term, TermId, TermKind, Terms};
 use mlc_fuzz::Random;
 
-/// Samples of an operator.
+/// Samples of an operator, and of a definition's body.
 const SAMPLES: usize = 36;
+const BODIES: usize = 12;
 
 /// What is wrong with the declarations of the texts from number `first` on.
 pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
@@ -34,7 +36,10 @@ pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
             CallKind::Extern(name) => out.extend(without_reference(library, c, name)),
             CallKind::Op(_) => out.extend(without_value(library, id, seed)),
             CallKind::Def(body) if body.roots.is_empty() || offered(library, id) => {}
-            CallKind::Def(_) => out.extend(unrecognised(library, id)),
+            CallKind::Def(_) => {
+                out.extend(without_body(library, id, seed));
+                out.extend(unrecognised(library, id));
+            }
         }
     }
     for (law, reason) in mlc_dsl::pattern::unsolved(library) {
@@ -149,12 +154,8 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
         let Some(inputs) = compare::arrays(truth, &sample) else { continue };
         let reference = Reference { precision: Precision::F64, engine: Engine::Plain };
         if let Err(e) = reference.run_arrays(truth, library, &inputs) {
-            let draft = &sample.instance.draft;
-            let axes = draft.axes.iter().map(|(n, v)| format!("|{n}| = {}", v[0]));
-            let segs = draft.segs.iter().map(|(n, v)| format!("|{n}| = {:?}", v[0]));
-            let attrs = draft.attrs.iter().map(|(n, a)| format!("{n} = {a}"));
-            let at: Vec<String> = axes.chain(segs).chain(attrs).collect();
-            let message = format!("`{}` has no value at {}: {e}", c.name, at.join(", "));
+            let at = place(&sample.instance.draft);
+            let message = format!("`{}` has no value at {at}: {e}", c.name);
             let help = "exclude it by `if`, or say what is read outside of a tensor: `x[…] else 0`";
             let span = meaning_span(c);
             return Some(Lint::at(
@@ -175,6 +176,49 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     let message = format!("no arguments were found that `{}` admits ({reason})", c.name);
     let help = "are the conditions of its `if` met at once by anything? ranges such as `k: int in 1..4` help to find it";
     Some(Lint::at(library, c.source, &c.name, "V010", Severity::Warning, message, help))
+}
+
+/// A definition whose body has no types on arguments that it admits: it cannot run.
+fn without_body(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
+    let c = library.call(id);
+    let law = application(library, id);
+    let facts = Facts::of(library, &law);
+    let mut rng = Random::of(seed, &c.name);
+    let mut tally = Tally::default();
+    for i in 0..BODIES {
+        let mut rng = rng.fork();
+        let (extents, _, _) = sample::plan(&facts, i);
+        let drawn = sample::draw(&facts, &[], (extents, Stray::No), &mut tally, &mut rng);
+        let Some(Draw::Instance(instance)) = drawn else { continue };
+        // Numbers that a type does not hold are the caller's mistake.
+        let real = |(n, d): &(Name, DType)| {
+            d.is_float() || !matches!(n.as_bytes().first(), Some(b'N' | b'T'))
+        };
+        if !instance.draft.dtypes.iter().all(real) {
+            continue;
+        }
+        let program = &instance.program;
+        let applied = program.nodes.iter().find_map(|n| match &n.kind {
+            NodeKind::Apply(call, attrs) if *call == id => Some((attrs, &n.args)),
+            _ => None,
+        });
+        let Some((attrs, args)) = applied else { continue };
+        let types: Vec<_> = args.iter().map(|a| program.ty(*a)).collect();
+        let Err(e) = mlc_dsl::unfold::definition(library, id, attrs, &types) else { continue };
+        let message = format!("`{}` cannot run at {}: {e}", c.name, place(&instance.draft));
+        let help = "say in its `if` which arguments it admits, or correct its body; `sum(n)` and the like take axes by the \
+                    names that their operand has";
+        return Some(Lint::at(library, c.source, &c.name, "V010", Severity::Error, message, help));
+    }
+    None
+}
+
+/// The extents and attributes of a draft, for people.
+fn place(draft: &SampleDraft) -> String {
+    let axes = draft.axes.iter().map(|(n, v)| format!("|{n}| = {}", v[0]));
+    let segs = draft.segs.iter().map(|(n, v)| format!("|{n}| = {:?}", v[0]));
+    let attrs = draft.attrs.iter().map(|(n, a)| format!("{n} = {a}"));
+    axes.chain(segs).chain(attrs).collect::<Vec<_>>().join(", ")
 }
 
 fn meaning_span(c: &Callable) -> mlc_dsl::span::Span {

@@ -63,6 +63,9 @@ const WORK: usize = 60_000;
 const BITS: f64 = 100.0;
 const MOST_POINTS: usize = 6;
 
+/// Integers are drawn from no more than that many.
+const MOST_INDICES: i64 = 16;
+
 /// Evaluations whose point lies on a pole, or whose index does not exist.
 const RETRIES: usize = 8;
 
@@ -173,7 +176,7 @@ fn inputs(
     let program = &instance.truth;
     let extents = program.inputs.iter().flat_map(|(_, ty)| &ty.shape);
     let least = extents.filter_map(|e| e.as_const()).filter(|e| *e > 0).min().unwrap_or(1);
-    let rules = facts.element_rules(None, Stray::No);
+    let rules = facts.element_rules(None, &instance.draft);
     let each = program.inputs.iter().zip(&instance.vars);
     each.map(|((_, ty), &var)| {
         let shape = ty.known_shape().ok_or("an extent is not known")?;
@@ -193,10 +196,14 @@ fn elements(
     least: i64,
     rng: &mut Random,
 ) -> Vec<Element<Number>> {
+    // What the law asks for, near zero where that is a choice.
+    let low = rule.low.map_or(0, |l| l.ceil() as i64);
+    let high = rule.high.map_or(low.saturating_add(least - 1), |h| h.floor() as i64);
+    let low = low.max(high.saturating_sub(MOST_INDICES));
     let one = |rng: &mut Random| match dtype {
         d if d.is_float() => Element::Number(Number::variable(1 + rng.bits() % (P - 1))),
         DType::Bool => Element::Int(rng.below(2) as i64),
-        _ => Element::Int(rng.between(0, least - 1)),
+        _ => Element::Int(rng.between(low, high)),
     };
     if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() }
 }

@@ -6,6 +6,7 @@
 use super::compare::{Sample, Trial};
 use super::law_facts::{Facts, Predicate};
 use super::sample::{self, Draw, Tally};
+use super::{CheckOptions, Outcome};
 use mlc_dsl::eval::truth;
 use mlc_dsl::expr::{self, AttrKind, Expr, ExprKind};
 use mlc_dsl::library::{DTypePattern, Law};
@@ -30,6 +31,9 @@ const CONFIRM: usize = 36;
 /// Proposals that are tried: single predicates and pairs.
 const TRIED: usize = 32;
 
+/// Proposals that are checked as a whole.
+const CHECKS: usize = 6;
+
 /// Bounds of elements that are tried, the wider ones first.
 const BOUNDS: [(f64, f64); 4] = [(-100.0, 100.0), (0.01, 100.0), (-8.0, 8.0), (-4.0, 4.0)];
 
@@ -41,42 +45,129 @@ struct Labelled {
 struct CandidateCondition {
     text: String,
     expr: Expr,
-    /// It speaks of elements.
-    elements: bool,
+    /// What it speaks of: that numbers are finite, their sign, their bounds, then integers, then extents and ranks.
+    rank: usize,
     /// Per sample: whether it is met.
     met: Vec<bool>,
 }
 
-/// The weakest small condition found under which the law holds, and which these failing samples do not meet. What refutes one is a
-/// failing sample for all others.
-pub(super) fn propose(facts: &Facts, known: [&Sample; 2], rng: &mut Random) -> Option<Proposal> {
-    let mut seen: Vec<Labelled> =
-        known.map(|s| Labelled { sample: s.clone(), fails: true }).into_iter().collect();
+/// A law's failing samples, and what its right side asks for beside its conditions.
+pub(super) struct Failing<'a> {
+    pub samples: [&'a Sample; 2],
+    pub guards: &'a [Expr],
+}
+
+/// The weakest small condition found under which the law holds when it is checked again, and which these failing samples do not meet.
+/// What refutes one is a failing sample for all others.
+pub(super) fn propose(
+    facts: &Facts,
+    failing: &Failing<'_>,
+    options: &CheckOptions,
+    rng: &mut Random,
+) -> Option<Proposal> {
+    let known = failing.samples.map(|s| Labelled { sample: s.clone(), fails: true });
+    let mut seen: Vec<Labelled> = known.into_iter().collect();
+    if !failing.guards.is_empty() {
+        return guarded(facts, failing.guards, options);
+    }
     seen.extend(labelled(facts, rng));
     let mut all: Vec<CandidateCondition> =
         candidates(facts).into_iter().filter_map(|text| candidate(facts, text, &seen)).collect();
     let mut useless: Vec<Vec<usize>> = Vec::new();
+    let mut checks = 0;
     for _ in 0..TRIED {
         let set = separating(&all, &seen).into_iter().find(|set| !useless.contains(set))?;
-        let chosen: Vec<&CandidateCondition> = set.iter().map(|i| &all[*i]).collect();
-        match confirm(facts, &chosen, rng) {
-            Confirmed::Passing(passing) => {
-                let texts: Vec<&str> = chosen.iter().map(|c| c.text.as_str()).collect();
-                let failing = seen.iter().filter(|l| l.fails).count();
-                return Some(Proposal { condition: texts.join(", "), passing, failing });
+        let chosen: Vec<&Expr> = set.iter().map(|i| &all[*i].expr).collect();
+        let refuted = match confirm(facts, &chosen, rng) {
+            Confirmed::Passing if checks == CHECKS => return None,
+            Confirmed::Passing => {
+                checks += 1;
+                match checked_again(facts, &chosen, options) {
+                    Again::Holds(passing) => {
+                        let texts: Vec<&str> = set.iter().map(|i| all[*i].text.as_str()).collect();
+                        let failing = seen.iter().filter(|l| l.fails).count();
+                        return Some(Proposal { condition: texts.join(", "), passing, failing });
+                    }
+                    Again::Fails(sample, _) => Some(sample),
+                    Again::Never => None,
+                }
             }
-            Confirmed::Refuted(sample) => {
+            Confirmed::Refuted(sample) => Some(*sample),
+            Confirmed::Useless => None,
+        };
+        match refuted {
+            Some(sample) => {
                 all.iter_mut().for_each(|c| c.met.push(meets(facts, &c.expr, &sample)));
-                seen.push(Labelled { sample: *sample, fails: true });
+                let before = separating(&all, &seen);
+                seen.push(Labelled { sample, fails: true });
+                // Elements of a sample that is not whole do not tell conditions apart.
+                if before.first() == separating(&all, &seen).first() {
+                    useless.push(set);
+                }
             }
-            Confirmed::Useless => useless.push(set),
+            None => useless.push(set),
         }
     }
     None
 }
 
-/// The conditions, alone or in pairs, that no failing sample meets. What speaks of extents and attributes comes first, then
-/// the weaker, then the shorter.
+/// What the operators of the right side ask for, in the law's names, as far as the law does not hold without.
+fn guarded(facts: &Facts, guards: &[Expr], options: &CheckOptions) -> Option<Proposal> {
+    let mut conditions: Vec<Expr> = Vec::new();
+    let mut more = guards.to_vec();
+    let mut failing = 0;
+    for _ in 0..CHECKS {
+        more.retain(|g| !conditions.contains(g));
+        if more.is_empty() {
+            return None;
+        }
+        conditions.append(&mut more);
+        failing += 1;
+        match checked_again(facts, &conditions.iter().collect::<Vec<_>>(), options) {
+            Again::Holds(passing) => {
+                let texts: Vec<String> = conditions.iter().map(Expr::to_string).collect();
+                let condition = texts.join(", ");
+                // What is proposed is written, and read again.
+                let read = texts.iter().all(|t| mlc_dsl::check::condition(facts.law, t).is_some());
+                return read.then_some(Proposal { condition, passing, failing });
+            }
+            Again::Fails(_, guards) => more = guards,
+            Again::Never => return None,
+        }
+    }
+    None
+}
+
+/// What a whole check of a law says.
+enum Again {
+    /// So many samples agree.
+    Holds(usize),
+    /// A sample differs; what the right side asks for there.
+    Fails(Sample, Vec<Expr>),
+    /// It never matches.
+    Never,
+}
+
+/// Checks the law with these conditions as it would be checked if they were written.
+fn checked_again(facts: &Facts, conditions: &[&Expr], options: &CheckOptions) -> Again {
+    let mut law: Law = facts.law.clone();
+    law.conditions.extend(conditions.iter().map(|c| (*c).clone()));
+    let options = CheckOptions { explain: false, ..*options };
+    let mut passing = 0;
+    for seed in [options.seed, options.seed.wrapping_add(1)] {
+        let (verdict, found) =
+            super::verdict(facts.library, &law, None, &CheckOptions { seed, ..options });
+        match (verdict.outcome, found) {
+            (Outcome::Holds(e), _) if passing == 0 => passing = e.samples.max(1),
+            (Outcome::Holds(_), _) => {}
+            (Outcome::Fails(_), Some((sample, guards))) => return Again::Fails(sample, guards),
+            (Outcome::Fails(_) | Outcome::NoSample { .. }, _) => return Again::Never,
+        }
+    }
+    Again::Holds(passing)
+}
+
+/// The conditions, alone or in pairs, that no failing sample meets: the shorter first, then by what they speak of, then the weaker.
 fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> {
     let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
     let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
@@ -98,17 +189,15 @@ fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> 
             }
         }
     }
-    let elements = |set: &[usize]| set.iter().any(|i| all[*i].elements);
-    // That a number is one is asked before anything of its size.
-    let number = |set: &[usize]| set.iter().any(|i| !all[*i].text.ends_with("< inf"));
-    sets.sort_by_key(|(set, n)| (elements(set), number(set), std::cmp::Reverse(*n), set.len()));
+    let rank = |set: &[usize]| set.iter().map(|i| all[*i].rank).max().unwrap_or(0);
+    sets.sort_by_key(|(set, n)| (set.len() > 1, rank(set), std::cmp::Reverse(*n)));
     sets.into_iter().map(|(set, _)| set).collect()
 }
 
 /// What samples of the law under a condition say.
 enum Confirmed {
-    /// So many agree, and none differs.
-    Passing(usize),
+    /// Many agree, and none differs.
+    Passing,
     /// One differs.
     Refuted(Box<Sample>),
     /// Hardly any is found, or the sides have other types.
@@ -145,9 +234,9 @@ fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
 }
 
 /// Samples the law under these conditions as well.
-fn confirm(facts: &Facts, conditions: &[&CandidateCondition], rng: &mut Random) -> Confirmed {
+fn confirm(facts: &Facts, conditions: &[&Expr], rng: &mut Random) -> Confirmed {
     let mut law: Law = facts.law.clone();
-    law.conditions.extend(conditions.iter().map(|c| c.expr.clone()));
+    law.conditions.extend(conditions.iter().map(|c| (*c).clone()));
     let facts = Facts::of(facts.library, &law);
     let wanted = vec![true; facts.conjuncts.len()];
     let mut tally = Tally::default();
@@ -172,7 +261,7 @@ fn confirm(facts: &Facts, conditions: &[&CandidateCondition], rng: &mut Random) 
             return Confirmed::Useless;
         }
     }
-    if passing >= CONFIRM / 3 { Confirmed::Passing(passing) } else { Confirmed::Useless }
+    if passing >= CONFIRM / 3 { Confirmed::Passing } else { Confirmed::Useless }
 }
 
 fn has_results(sample: &Sample) -> bool {
@@ -183,14 +272,33 @@ fn has_results(sample: &Sample) -> bool {
 fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<CandidateCondition> {
     let expr = mlc_dsl::check::condition(facts.law, &text)?;
     let met = seen.iter().map(|l| meets(facts, &expr, &l.sample)).collect();
-    let elements = matches!(expr.kind, ExprKind::Test(..));
-    Some(CandidateCondition { text, expr, elements, met })
+    let rank = rank(facts, &text, &expr);
+    Some(CandidateCondition { text, expr, rank, met })
+}
+
+/// The place of a condition among all: what a number is comes before what a shape is.
+fn rank(facts: &Facts, text: &str, e: &Expr) -> usize {
+    let floats = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Float);
+    let real = floats.into_iter().any(|a| e.any(&mut |e| e.as_name() == Some(&a.name)));
+    match &e.kind {
+        ExprKind::Test(expr::Predicate::Within, _) => 4,
+        ExprKind::Test(expr::Predicate::Finite, _) => 0,
+        ExprKind::Test(..) => 1,
+        _ if text.ends_with("< inf") => 0,
+        _ if real => 2,
+        // That there is something at all is asked of many laws.
+        _ if text.ends_with("> 0") => 3,
+        _ if !text.contains('|') => 5,
+        _ if text.contains(" % |") || text.contains("| <= |") => 7,
+        _ => 6,
+    }
 }
 
 fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
     let draft = &sample.instance.draft;
     if let ExprKind::Test(asks, args) = &e.kind {
-        let (low, high) = Predicate::of(*asks, args).bounds.unwrap_or((0.0, 0.0));
+        let env = draft.env(facts, 0).unwrap_or_default();
+        let (low, high) = Predicate::of(*asks, args).bounds(&env).unwrap_or((0.0, 0.0));
         let name = args.first().and_then(super::law_facts::single_name);
         let var = facts.law.vars.iter().position(|v| Some(&*v.name) == name);
         let own = sample.inputs.iter().zip(&sample.instance.vars).filter(|(_, v)| Some(**v) == var);

@@ -4,6 +4,7 @@ use super::law_facts::Facts;
 use super::law_sides::SideEvaluator;
 use super::repair::Fix;
 use super::sample_draft::SampleDraft;
+use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{DTypePattern, Name, TypePattern};
 use mlc_fuzz::Random;
@@ -38,8 +39,9 @@ pub(super) struct Instance {
 pub(super) enum InstanceRefusal {
     /// The left side or a condition; with changes that may help, and the attributes they go with.
     Left(String, Vec<Fix>, Vec<(Name, Attr)>),
-    /// Left side and conditions stand, but the right side has no instance; with changes that may help.
-    Right(String, Vec<Fix>, Vec<(Name, Attr)>),
+    /// Left side and conditions stand, but the right side has no instance; with changes that may help, and conditions of its
+    /// operators that do not hold.
+    Right(String, Vec<Fix>, Vec<(Name, Attr)>, Vec<Expr>),
     /// Both sides stand, with these different types.
     Types(Box<Instance>, usize),
 }
@@ -73,7 +75,7 @@ pub(super) fn build(
         Ok(v) => v,
         Err(reason) => {
             let fixes = std::mem::take(&mut w.fixes);
-            return Err(InstanceRefusal::Right(reason, fixes, w.draft.attrs));
+            return Err(InstanceRefusal::Right(reason, fixes, w.draft.attrs, w.guards));
         }
     };
     let (vars, outputs) = (w.input_vars(), left.len());
@@ -104,6 +106,17 @@ pub(super) fn build(
         Some(i) => Err(InstanceRefusal::Types(Box::new(instance), i)),
         None => Ok(instance),
     }
+}
+
+/// The left side alone, of a draft whose right side has no instance.
+pub(super) fn left_alone(facts: &Facts, draft: &SampleDraft, rng: &mut Random) -> Option<Instance> {
+    let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>();
+    let mut w = SideEvaluator::start(facts, draft.clone(), envs.ok()?).ok()?;
+    let left = w.side(&facts.law.left, rng).ok()?;
+    let (vars, outputs) = (w.input_vars(), left.len());
+    let program = w.builder.finish(left);
+    let (truth, given) = (program.clone(), facts.given.clone());
+    Some(Instance { draft: w.draft, program, truth, vars, outputs, given })
 }
 
 /// A program with every float in f64, where types are only handed on: numbers of the law take the places of the

@@ -1,6 +1,7 @@
 //! Properties of a law that samples must respect: names, conjuncts of its conditions, domains of elements.
 
-use super::sample_draft::Stray;
+use super::sample_draft::{SampleDraft, Stray};
+use super::special_values;
 use mlc_backends::reference::CodeCache;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
@@ -46,6 +47,17 @@ pub(super) struct ElementRule {
     pub unsigned: bool,
     /// Within its bounds an element may be NaN.
     pub missing: bool,
+    /// It is no NaN all the same.
+    pub number: bool,
+}
+
+impl ElementRule {
+    /// True if elements of this type can satisfy it.
+    pub(super) fn admits_some(&self, dtype: DType) -> bool {
+        let (Some(low), Some(high)) = (self.low, self.high) else { return true };
+        let none = if dtype.is_float() { low > high } else { low.ceil() > high.floor() };
+        !none || self.missing && dtype.is_float()
+    }
 }
 
 /// A condition that a sample can break alone.
@@ -63,18 +75,29 @@ pub(super) struct Predicate {
     /// What it asks.
     pub asks: expr::Predicate,
     /// The bounds, if it has some.
-    pub bounds: Option<(f64, f64)>,
+    bounds: Option<(Expr, Expr)>,
 }
 
 impl Predicate {
     /// Of a call in a condition.
     pub(super) fn of(asks: expr::Predicate, args: &[Expr]) -> Predicate {
-        let number = |a: &Expr| eval(a, &Env::default()).ok().and_then(|a| a.as_f64());
         let bounds = match args {
-            [_, low, high] => number(low).zip(number(high)),
+            [_, low, high] => Some((low.clone(), high.clone())),
             _ => None,
         };
         Predicate { asks, bounds }
+    }
+
+    /// True if it has no bounds, or they are numbers where names have these values.
+    pub(super) fn is_known(&self, env: &Env) -> bool {
+        self.bounds.is_none() || self.bounds(env).is_some()
+    }
+
+    /// The bounds where names have these values.
+    pub(super) fn bounds(&self, env: &Env) -> Option<(f64, f64)> {
+        let number = |a: &Expr| eval(a, env).ok().and_then(|a| a.as_f64());
+        let (low, high) = self.bounds.as_ref()?;
+        number(low).zip(number(high))
     }
 }
 
@@ -93,9 +116,10 @@ pub(super) struct Facts<'a> {
     pub conjuncts: Vec<Conjunct>,
     /// Per variable: the domain that it is declared with.
     pub domains: Vec<ElementRule>,
-    /// Per variable: what `check` and composed conditions demand; predicates that are conditions of
-    /// their own not included.
+    /// Per variable: what `check` demands.
     pub elements: Vec<ElementRule>,
+    /// Predicates in composed conditions, with their variables.
+    composed: Vec<(usize, Predicate)>,
     /// Per term: whether each member of the family has its own.
     pub dependent: Vec<bool>,
     /// The law speaks of families.
@@ -110,6 +134,8 @@ pub(super) struct Facts<'a> {
     pub sizes: Vec<i64>,
     /// The same of types in which few integers are exact: attributes may turn there.
     pub counts: Vec<i64>,
+    /// Values of single attributes at which functions and operators turn, each by itself.
+    pub specials: Vec<(Name, Attr)>,
     /// Per variable: whether the law asks for a constant there.
     pub given: Vec<bool>,
     /// A condition speaks of element types.
@@ -136,6 +162,7 @@ impl<'a> Facts<'a> {
             conjuncts: Vec::new(),
             domains: Vec::new(),
             elements: Vec::new(),
+            composed: Vec::new(),
             dependent: dependent(law),
             each,
             parts: law.attrs.iter().any(|a| a.ty.kind == AttrKind::Ints),
@@ -143,6 +170,7 @@ impl<'a> Facts<'a> {
             numbers: Vec::new(),
             sizes: Vec::new(),
             counts: Vec::new(),
+            specials: special_values::of(law),
             given: vec![false; law.vars.len()],
             typed: conditions.iter().any(asks_dtype),
             codes: CodeCache::new(library),
@@ -265,7 +293,7 @@ impl<'a> Facts<'a> {
             ExprKind::Test(p, args) => {
                 for a in args {
                     if let Some(i) = self.variable(a) {
-                        apply_predicate(&Predicate::of(*p, args), &mut self.elements[i]);
+                        self.composed.push((i, Predicate::of(*p, args)));
                     }
                 }
                 of(ExprKind::Bool(true))
@@ -409,10 +437,18 @@ impl<'a> Facts<'a> {
         numbers
     }
 
-    /// The element rules of all variables where the given conjunct is broken.
-    pub(super) fn element_rules(&self, broken: Option<usize>, stray: Stray) -> Vec<ElementRule> {
+    /// The element rules of all variables of a sample where the given conjunct is broken.
+    pub(super) fn element_rules(
+        &self,
+        broken: Option<usize>,
+        draft: &SampleDraft,
+    ) -> Vec<ElementRule> {
+        let env = draft.env(self, 0).unwrap_or_default();
         let mut rules = self.elements.clone();
-        if stray == Stray::No {
+        for (var, predicate) in &self.composed {
+            apply_predicate(predicate, &env, &mut rules[*var]);
+        }
+        if !matches!(draft.stray, Stray::Any(_)) {
             for (rule, domain) in rules.iter_mut().zip(&self.domains) {
                 rule.low = rule.low.or(domain.low);
                 rule.high = rule.high.or(domain.high);
@@ -423,7 +459,7 @@ impl<'a> Facts<'a> {
             if let Conjunct::Element(var, predicate) = c
                 && broken != Some(i)
             {
-                apply_predicate(predicate, &mut rules[*var]);
+                apply_predicate(predicate, &env, &mut rules[*var]);
             }
         }
         rules
@@ -434,17 +470,18 @@ impl<'a> Facts<'a> {
         match &self.conjuncts[i] {
             Conjunct::Static(e) => e.to_string(),
             Conjunct::Element(var, p) => {
-                let bounds = p.bounds.map(|(l, h)| format!(", {l}, {h}")).unwrap_or_default();
+                let bounds = p.bounds.as_ref();
+                let bounds = bounds.map(|(l, h)| format!(", {l}, {h}")).unwrap_or_default();
                 format!("{}({}{bounds})", p.asks, self.law.vars[*var].name)
             }
         }
     }
 }
 
-fn apply_predicate(predicate: &Predicate, rule: &mut ElementRule) {
+fn apply_predicate(predicate: &Predicate, env: &Env, rule: &mut ElementRule) {
     match predicate.asks {
         expr::Predicate::Within => {
-            let (low, high) = predicate.bounds.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+            let (low, high) = predicate.bounds(env).unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
             rule.low = Some(rule.low.map_or(low, |l| l.max(low)));
             rule.high = Some(rule.high.map_or(high, |h| h.min(high)));
             rule.missing = true;
@@ -455,10 +492,12 @@ fn apply_predicate(predicate: &Predicate, rule: &mut ElementRule) {
         expr::Predicate::Nonnegative => {
             rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
             rule.unsigned = true;
+            rule.missing = true;
         }
         expr::Predicate::Positive => {
             rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
             rule.nonzero = true;
+            rule.number = true;
         }
         expr::Predicate::Const => {}
     }

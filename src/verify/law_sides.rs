@@ -35,6 +35,8 @@ pub(super) struct SideEvaluator<'f, 'l> {
     each_shape: Vec<Vec<Extent>>,
     /// Changes that may help where an application failed.
     pub fixes: Vec<Fix>,
+    /// The conditions of that operator that do not hold, in the law's names.
+    pub guards: Vec<Expr>,
     /// Per conjunct: whether it is to hold.
     pub wanted: Vec<bool>,
     /// The law's numbers, before they are rounded to their types.
@@ -74,6 +76,7 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
             done,
             each_shape: vec![],
             fixes: vec![],
+            guards: vec![],
             wanted: vec![],
             numbers: vec![],
         };
@@ -250,7 +253,8 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
         };
         let mut draw = || {
             let (named, stray) = ((&*self.facts.words, &*self.facts.counts), self.draft.stray);
-            let v = sample_attrs::value(&p.ty, &self.envs[0], 1, named, stray, rng);
+            let ends = (stray, self.draft.end);
+            let v = sample_attrs::value(&p.ty, &self.envs[0], 1, named, ends, rng);
             v.ok_or_else(|| format!("`{name}` has no values"))
         };
         let mut v = draw()?;
@@ -313,6 +317,7 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
                 sizes: &self.facts.sizes,
                 stray: self.draft.stray,
                 style: self.draft.style,
+                end: self.draft.end,
                 telling: self.draft.telling,
                 conditions: self.wanted(),
                 env: &self.envs[m],
@@ -378,7 +383,7 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
 
     /// Changes to the law's names that may make an application well-typed.
     fn callee_fixes(
-        &self,
+        &mut self,
         call: CallId,
         exprs: &[Option<Expr>],
         given: &[Option<Attr>],
@@ -406,8 +411,12 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
         }
         let _ = mlc_dsl::infer::bind_wheres(&callee.wheres, &mut env);
         let failing = callee.conditions.iter().filter(|c| truth(c, &env) != Ok(Some(true)));
-        let mut out: Vec<Fix> = failing.flat_map(|c| repair::fixes(c, &env, &names)).collect();
+        let failing: Vec<&Expr> = failing.collect();
+        let mut out: Vec<Fix> =
+            failing.iter().flat_map(|c| repair::fixes(c, &env, &names)).collect();
         out.extend(names.unequal());
+        let guards = failing.iter().filter_map(|c| names.restated(c)).collect();
+        self.guards = guards;
         out
     }
 

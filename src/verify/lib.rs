@@ -15,6 +15,7 @@ mod instance;
 mod law_facts;
 mod law_sides;
 mod lint;
+mod open_extents;
 mod prime_field;
 pub mod random_inputs;
 pub mod reach;
@@ -29,6 +30,7 @@ mod sample_values;
 mod schema_instances;
 mod shrink;
 mod solve;
+mod special_values;
 mod symbolic;
 mod working_precision;
 
@@ -41,13 +43,14 @@ pub use report::{CheckReport, Counterexample, Reported, TensorText};
 
 use compare::Trial;
 use identity_testing::ProofOutcome;
+use infer_condition::Failing;
 use law_facts::{Conjunct, Facts};
-use mlc_dsl::expr::Predicate;
+use mlc_dsl::expr::{Expr, Predicate};
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_fuzz::Random;
 use rounding_error::RoundingErrors;
 use sample::{Draw, Tally};
-use sample_draft::Stray;
+use sample_draft::{SampleDraft, Stray};
 use sample_values::Round;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -161,6 +164,8 @@ enum Break {
     Nothing,
     /// It cannot be broken.
     Impossible,
+    /// Too few samples were taken to tell.
+    Unknown,
 }
 
 /// A definition's own laws hold by definition, and one instance of a schema shows others: samples only show that they can be
@@ -173,11 +178,12 @@ const MORE: usize = 3;
 /// Draws without a sample after which a way to meet the conditions is held to be none.
 const MISSES: usize = 5;
 
-/// Samples taken to break one condition.
-const BREAKING: usize = 1500;
+/// Drafts of samples that are looked at again with open extents.
+const KEPT: usize = 120;
 
-/// So many of these if one sample was inconclusive.
-const UNDECIDED: usize = 100;
+/// Samples taken to break one condition, and all conditions of a law.
+const BREAKING: usize = 700;
+const BREAKING_ALL: usize = 1400;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
@@ -186,6 +192,18 @@ pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdic
 
 /// Checks a law, of which another instance of its schema, if one is named, shows that it holds.
 fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOptions) -> Verdict {
+    verdict(library, law, shown, options).0
+}
+
+/// The sample that refutes a law, and what its right side asks for there.
+type Refuting = (compare::Sample, Vec<Expr>);
+
+fn verdict(
+    library: &Library,
+    law: &Law,
+    shown: Option<&str>,
+    options: &CheckOptions,
+) -> (Verdict, Option<Refuting>) {
     let facts = Facts::of(library, law);
     let ways = match law_facts::ways(&law.conditions) {
         ways if ways.len() > 1 => ways.iter().map(|c| Facts::under(library, law, c)).collect(),
@@ -198,7 +216,8 @@ fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOpt
         tally: Tally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
-        explain: options.explain,
+        options: *options,
+        refuting: None,
         shown,
     };
     let samples = if facts.defined() || shown.is_some() {
@@ -207,7 +226,7 @@ fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOpt
         options.samples
     };
     let outcome = c.sample(samples);
-    Verdict { outcome, warnings: c.warnings }
+    (Verdict { outcome, warnings: c.warnings }, c.refuting)
 }
 
 struct Checker<'f, 'l> {
@@ -218,7 +237,8 @@ struct Checker<'f, 'l> {
     tally: Tally,
     deadline: Instant,
     warnings: Vec<String>,
-    explain: bool,
+    options: CheckOptions,
+    refuting: Option<Refuting>,
     /// The law that shows this one.
     shown: Option<&'f str>,
 }
@@ -232,12 +252,17 @@ impl<'f, 'l> Checker<'f, 'l> {
         }
         let mut evidence = Evidence::of(Exactness::Sampled { reason: String::new() });
         let mut errors = RoundingErrors::new(self.facts.law.error);
-        let mut first = None;
+        let mut drafts = Vec::new();
         let mut missed = vec![(0, false); self.ways.len()];
+        let directed = match self.shown {
+            Some(_) => vec![],
+            None => sample::directed(self.facts),
+        };
         let samples = samples * self.ways.len().min(MORE);
-        for i in 0..samples {
+        let plans = directed.len() * self.ways.len() + samples;
+        for i in 0..plans {
             if Instant::now() > self.deadline {
-                self.warnings.push(format!("time ran out after {i} of {samples} samples"));
+                self.warnings.push(format!("time ran out after {i} of {plans} samples"));
                 break;
             }
             let mut rng = self.rng.fork();
@@ -247,14 +272,18 @@ impl<'f, 'l> Checker<'f, 'l> {
                 continue;
             }
             let wanted = vec![true; facts.conjuncts.len()];
-            let (extents, stray, round) = sample::plan(facts, i / self.ways.len());
+            let turn = i / self.ways.len();
+            let special = directed.get(turn).copied();
+            let (extents, stray, round) =
+                special.unwrap_or_else(|| sample::plan(facts, turn - directed.len()));
             let drawn = sample::draw(facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
             let instance = match drawn {
                 Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
                     let (sample, mismatch) = shrink::type_mismatch(*i, output);
-                    return self.fails(facts, sample, mismatch);
+                    return self.fails(facts, sample, mismatch, vec![]);
                 }
+                None if special.is_some() => continue,
                 None => {
                     missed[way].0 = MISSES.min(missed[way].0 + 1);
                     if missed.iter().all(|m| *m == (MISSES, false)) {
@@ -272,11 +301,13 @@ impl<'f, 'l> Checker<'f, 'l> {
                     evidence.samples += 1;
                     errors.note(&sample, of_sample);
                 }
-                Trial::Differ(mismatch) => return self.fails(facts, sample, *mismatch),
+                Trial::Differ(mismatch) => return self.fails(facts, sample, *mismatch, vec![]),
             }
-            first.get_or_insert(sample);
+            if drafts.len() < KEPT {
+                drafts.push((way, sample.instance.draft));
+            }
         }
-        let Some(first) = first else { return self.no_sample() };
+        let Some((_, first)) = drafts.first() else { return self.no_sample() };
         if evidence.samples == 0 {
             let reason = "the left side had a value in no sample".to_string();
             return Outcome::NoSample { reason };
@@ -287,6 +318,7 @@ impl<'f, 'l> Checker<'f, 'l> {
         }
         if let Some((sample, message)) = errors.excess() {
             let mismatch = compare::furthest(self.facts.library, &sample, message);
+            self.refuting = Some((sample.clone(), vec![]));
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
         self.warnings.extend(errors.warnings());
@@ -299,7 +331,10 @@ impl<'f, 'l> Checker<'f, 'l> {
             ));
         }
         if self.facts.law.origin != LawOrigin::Unfold {
-            self.warnings.extend(symbolic::check(self.facts, &first.instance.draft));
+            self.warnings.extend(symbolic::check(self.facts, first));
+        }
+        if let Some((facts, found)) = self.open(&drafts) {
+            return self.fails(facts, found.sample, found.mismatch, found.guards);
         }
         let mut rng = self.rng.fork();
         evidence.exactness = match (self.facts.defined(), self.shown) {
@@ -313,10 +348,30 @@ impl<'f, 'l> Checker<'f, 'l> {
                 Err((facts, instance)) => return self.differ(facts, *instance, &mut rng),
             },
         };
-        if self.explain {
+        if self.options.explain {
             self.break_conditions(&mut evidence);
         }
         Outcome::Holds(evidence)
+    }
+
+    /// A sample on which the law fires if its extents are open, but does not hold.
+    fn open(
+        &mut self,
+        drafts: &[(usize, SampleDraft)],
+    ) -> Option<(&'f Facts<'l>, open_extents::Found)> {
+        if self.facts.defined() {
+            return None;
+        }
+        let mut rng = self.rng.fork();
+        for (way, facts) in self.ways.clone().into_iter().enumerate() {
+            let own: Vec<SampleDraft> =
+                drafts.iter().filter(|(w, _)| *w == way).map(|(_, d)| d.clone()).collect();
+            let found = open_extents::refute(facts, &own, &mut self.tally, &mut rng);
+            if let Some(found) = found {
+                return Some((facts, found));
+            }
+        }
+        None
     }
 
     /// How the law holds; or one way to meet its conditions in which it does not.
@@ -342,13 +397,16 @@ impl<'f, 'l> Checker<'f, 'l> {
         facts: &Facts<'_>,
         sample: compare::Sample,
         mismatch: compare::Mismatch,
+        guards: Vec<Expr>,
     ) -> Outcome {
-        if !self.explain {
+        self.refuting = Some((sample.clone(), guards.clone()));
+        if !self.options.explain {
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
         let (first, mut rng) = (sample.clone(), self.rng.fork());
         let (sample, mismatch) = shrink::shrink(facts, sample, mismatch, &mut self.rng);
-        let proposal = infer_condition::propose(self.facts, [&first, &sample], &mut rng);
+        let failing = Failing { samples: [&first, &sample], guards: &guards };
+        let proposal = infer_condition::propose(self.facts, &failing, &self.options, &mut rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
         Outcome::Fails(Box::new(example))
@@ -371,7 +429,7 @@ impl<'f, 'l> Checker<'f, 'l> {
                 rng,
             );
             if let Trial::Differ(mismatch) = trial {
-                return self.fails(facts, sample, *mismatch);
+                return self.fails(facts, sample, *mismatch, vec![]);
             }
         }
         let sample = sample::fill(facts, instance, Round::Integers, None, Some(1), rng);
@@ -380,6 +438,7 @@ impl<'f, 'l> Checker<'f, 'l> {
                        are hard to tell apart in f64"
                 .to_string();
         let mismatch = compare::furthest(self.facts.library, &sample, message);
+        self.refuting = Some((sample.clone(), vec![]));
         Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)))
     }
 
@@ -405,14 +464,16 @@ impl<'f, 'l> Checker<'f, 'l> {
 
     /// Breaks each condition alone; a law that still holds does not need it.
     fn break_conditions(&mut self, evidence: &mut Evidence) {
+        let mut left = BREAKING_ALL;
         for i in 0..self.facts.conjuncts.len() {
             let text = self.facts.conjunct_text(i);
-            match self.break_condition(i) {
+            match self.break_condition(i, &mut left) {
                 Break::Refutes => {
                     evidence.refuting.push(text.clone());
                     evidence.needed.push(text);
                 }
                 Break::Forbids => evidence.needed.push(text),
+                Break::Unknown => {}
                 Break::Nothing => self.warnings.push(format!(
                     "condition `{text}` is idle: the law also holds on the samples that break it"
                 )),
@@ -423,17 +484,17 @@ impl<'f, 'l> Checker<'f, 'l> {
         }
     }
 
-    fn break_condition(&mut self, i: usize) -> Break {
+    fn break_condition(&mut self, i: usize, left: &mut usize) -> Break {
         let mut wanted = vec![true; self.facts.conjuncts.len()];
         let mut met = Break::Impossible;
-        let mut undecided = false;
         if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
             wanted[i] = false;
         }
         for k in 0..BREAKING {
-            if Instant::now() > self.deadline + Duration::from_secs(2) {
-                break;
+            if *left == 0 || Instant::now() > self.deadline + Duration::from_secs(2) {
+                return Break::Unknown;
             }
+            *left -= 1;
             let mut rng = self.rng.fork();
             let before: usize = self.tally.right_refused.values().sum();
             let mut tally = std::mem::take(&mut self.tally);
@@ -458,7 +519,7 @@ impl<'f, 'l> Checker<'f, 'l> {
                         }
                         _ => Round::of(rng.below(Round::COUNT)),
                     };
-                    let (sample, trial) = sample::trial(
+                    let (_, trial) = sample::trial(
                         self.facts,
                         *instance,
                         round,
@@ -469,15 +530,6 @@ impl<'f, 'l> Checker<'f, 'l> {
                     if let Trial::Differ(_) = trial {
                         return Break::Refutes;
                     }
-                    // That an axis is not empty may be asked for though nothing is held against a law there.
-                    let may_be_void = match &self.facts.conjuncts[i] {
-                        Conjunct::Static(_) => true,
-                        Conjunct::Element(_, p) => p.asks == Predicate::Finite,
-                    };
-                    undecided |= may_be_void && compare::is_void(&sample);
-                    if undecided && k > UNDECIDED {
-                        return Break::Forbids;
-                    }
                 }
                 // What gives other conditions their meaning cannot be broken alone.
                 None if self.tally.undecided() => return Break::Forbids,
@@ -485,7 +537,7 @@ impl<'f, 'l> Checker<'f, 'l> {
                 None => {}
             }
         }
-        if undecided { Break::Forbids } else { met }
+        met
     }
 }
 

@@ -9,6 +9,7 @@ use mlc_dsl::functions::Function;
 use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{Dim, Name};
 use mlc_fuzz::Random;
+use std::cell::Cell;
 
 /// One change that may make a draft fit.
 #[derive(Clone, Debug, PartialEq)]
@@ -290,6 +291,7 @@ impl CalleeNames<'_, '_> {
     fn dims(&mut self, declared: &Dim, own: &[Dim]) {
         match (declared, elems(own).as_slice()) {
             (Dim::Axis(p), [Elem::One(e)]) => self.given.push((p.clone(), e.clone())),
+            (Dim::Seg(p), [Elem::Splice(e)]) => self.given.push((p.clone(), e.clone())),
             (Dim::Seg(p), all) => {
                 self.given.push((p.clone(), Expr::new(ExprKind::List(all.to_vec()))));
             }
@@ -321,6 +323,28 @@ impl CalleeNames<'_, '_> {
             }
         }
         out
+    }
+
+    /// A condition of the operator in the law's names; `None` if it speaks of what the law has no name for.
+    pub(super) fn restated(&self, condition: &Expr) -> Option<Expr> {
+        let unknown = Cell::new(false);
+        let restated = self.restate(condition, &unknown);
+        (!unknown.get()).then_some(restated)
+    }
+
+    fn restate(&self, e: &Expr, unknown: &Cell<bool>) -> Expr {
+        match &e.kind {
+            ExprKind::Name(n) | ExprKind::Size(n) => {
+                let own = self.given.iter().find(|(name, _)| name == n).map(|(_, e)| e.clone());
+                unknown.set(unknown.get() || own.is_none());
+                own.unwrap_or_else(|| e.clone())
+            }
+            ExprKind::Type(..) | ExprKind::Entry(..) => {
+                unknown.set(true);
+                e.clone()
+            }
+            _ => e.map(&mut |part| self.restate(part, unknown)),
+        }
     }
 
     fn solved(&self, e: &Expr, v: &Attr) -> Vec<Fix> {

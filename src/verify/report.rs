@@ -100,6 +100,10 @@ impl Counterexample {
             program.outputs.get(mismatch.output).map(|(n, _)| n.clone()).unwrap_or_default();
         let broken = match mismatch.broken {
             Broken::Types => format!("the types differ: {}", mismatch.message),
+            Broken::Undefined => format!(
+                "the law fires where these extents are open, but here the right side is not defined: {}",
+                mismatch.message
+            ),
             Broken::Fails => format!("the right side fails: {}", mismatch.message),
             Broken::Truth => match mismatch.change() {
                 Some((l, r)) if l.is_finite() != r.is_finite() => {

@@ -6,13 +6,16 @@ use super::law_facts::{Conjunct, Facts};
 use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
 use super::sample_values::{self, LONG, Named, Round, Shared};
 use mlc_dsl::expr::AttrKind;
-use mlc_dsl::ir::Tensor;
+use mlc_dsl::ir::{Tensor, Type};
 use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
 const DRAFTS: usize = 60;
 const CHANGES: usize = 8;
+
+/// Drafts tried for a sample with a special value.
+const FEW: usize = 6;
 
 /// What drawing has met so far.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +64,38 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Roun
     (Some(ExtentStyle::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
 }
 
+/// Samples that are taken of every law whatever the seed is: what has refuted laws before is not left to chance. Each special value of
+/// an attribute, beside windows in paddings and beside nothing; each axis empty, beside NaN and infinities; parts beyond their ranges.
+pub(super) fn directed(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
+    let mut out = Vec::new();
+    if facts.defined() {
+        return out;
+    }
+    for k in 0..facts.specials.len() {
+        out.push((Some(ExtentStyle::Padded), Stray::Only(k), Round::Normal));
+        out.push((Some(ExtentStyle::Padded), Stray::Only(k), Round::Zeros));
+        out.push((None, Stray::Only(k), Round::Normal));
+        out.push((None, Stray::Only(k), Round::Met));
+    }
+    let missing = |(_, (_, a)): &(usize, &(_, mlc_dsl::ir::Attr))| {
+        a.as_f64().is_some_and(|v| v.is_nan() || v == f64::INFINITY)
+    };
+    let missing: Vec<usize> =
+        facts.specials.iter().enumerate().filter(missing).map(|(k, _)| k).collect();
+    for slot in 0..slots(facts) {
+        let empty = Some(ExtentStyle::Empty(slot));
+        for round in [Round::Missing, Round::Endless] {
+            out.extend([(empty, Stray::No, round), (empty, Stray::No, round)]);
+        }
+        out.extend(missing.iter().map(|k| (empty, Stray::Only(*k), Round::Normal)));
+    }
+    if facts.parts {
+        let beyond = (Some(ExtentStyle::Beyond), Stray::No, Round::Normal);
+        out.extend([beyond; 8]);
+    }
+    out
+}
+
 /// What can be empty: every axis, every segment, and the shapes among the attributes.
 fn slots(facts: &Facts) -> usize {
     let shapes = facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Shape);
@@ -102,11 +137,14 @@ pub(super) fn draw(
     rng: &mut Random,
 ) -> Option<Draw> {
     let breaking = wanted.contains(&false);
-    for i in 0..DRAFTS {
+    // Of special values many fit no condition.
+    let drafts = if matches!(stray, Stray::Only(_)) { FEW } else { DRAFTS };
+    for i in 0..drafts {
         // What leaves its range may leave no instance, nor may what is asked for.
         let stray = match stray {
             // A special number that the conditions exclude gives its turn to another.
             Stray::Any(turn) if i < DRAFTS / 2 => Stray::Any(turn + i),
+            Stray::Only(k) => Stray::Only(k),
             Stray::Any(_) | Stray::No => Stray::No,
         };
         let style = match first {
@@ -120,7 +158,7 @@ pub(super) fn draw(
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
                 Err(InstanceRefusal::Types(i, output)) => return Some(Draw::Types(i, output)),
                 // Where the law is not applied nothing is learned: what its right side lacks is mended, too.
-                Err(InstanceRefusal::Right(reason, fixes, attrs)) => {
+                Err(InstanceRefusal::Right(reason, fixes, attrs, _)) => {
                     if !refused {
                         *tally.right_refused.entry(reason).or_default() += 1;
                     }
@@ -157,7 +195,7 @@ pub(super) fn fill(
     index: Option<i64>,
     rng: &mut Random,
 ) -> Sample {
-    let rules = facts.element_rules(broken, instance.draft.stray);
+    let rules = facts.element_rules(broken, &instance.draft);
     let shared = Shared::draw(rng);
     let numbers = facts.numbers_of(&instance.draft.attrs);
     let inputs = instance
@@ -209,6 +247,14 @@ pub(super) fn trial(
     let nothing = instance.program.inputs.iter().any(|(_, ty)| ty.shape.iter().any(|e| e.is(0)));
     let mut index = (tally.indices && !nothing).then(|| extents[0]);
     let mut next = extents.into_iter();
+    let rules = facts.element_rules(broken, &instance.draft);
+    let inputs = instance.program.inputs.iter().zip(&instance.vars);
+    let none = |((_, ty), var): (&(String, Type), &usize)| {
+        !ty.elements().is(0) && !rules[*var].admits_some(ty.dtype)
+    };
+    if inputs.into_iter().any(none) {
+        return (fill(facts, instance, round, broken, index, rng), Trial::Void);
+    }
     loop {
         let sample = fill(facts, instance.clone(), round, broken, index, rng);
         let trial = compare(&facts.codes, facts.law.error, &sample);

@@ -1,6 +1,6 @@
 //! Chooses attributes of an application that fit its operator and its arguments.
 
-use super::sample_draft::{ExtentStyle, Stray, any_dtype};
+use super::sample_draft::{End, ExtentStyle, Stray, any_dtype};
 use super::solve::solutions;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
@@ -29,6 +29,8 @@ pub(super) struct Open<'a> {
     pub stray: Stray,
     /// How extents are chosen.
     pub style: ExtentStyle,
+    /// Where integers in lists are drawn.
+    pub end: End,
     /// Of several choices that fit, the one that tells most is taken.
     pub telling: bool,
     /// The law's conditions, and whether each is to hold.
@@ -243,7 +245,7 @@ impl Open<'_> {
                 None => p.ty.clone(),
             };
             let count = self.types.first().and_then(|t| t.elements().as_const()).unwrap_or(1);
-            let a = value(&ty, &env, count, (self.words, self.sizes), self.stray, rng)?;
+            let a = value(&ty, &env, count, (self.words, self.sizes), (self.stray, self.end), rng)?;
             env.bind_attr(&p.name, a.clone());
             attrs[i] = Some(a);
         }
@@ -253,7 +255,8 @@ impl Open<'_> {
     /// An extent that nothing else tells.
     fn extent(&self, rng: &mut Random) -> i64 {
         match self.style {
-            ExtentStyle::Zeros | ExtentStyle::Empty(_) if rng.chance(0.4) => 0,
+            ExtentStyle::Empty(_) if rng.chance(0.6) => 0,
+            ExtentStyle::Zeros if rng.chance(0.4) => 0,
             ExtentStyle::Ones if rng.chance(0.5) => 1,
             _ => rng.pick(&[1, 2, 2, 2, 3, 3, 4, 4, 5, 2, 3, 1]),
         }
@@ -323,17 +326,23 @@ pub(super) fn value(
     env: &Env,
     count: i64,
     (words, sizes): (&[String], &[i64]),
-    stray: Stray,
+    (stray, end): (Stray, End),
     rng: &mut Random,
 ) -> Option<Attr> {
     let real = ty.kind == AttrKind::Float;
-    let strays = stray != Stray::No && rng.chance(if real { 0.8 } else { 0.5 });
+    let strays = matches!(stray, Stray::Any(_)) && rng.chance(if real { 0.8 } else { 0.5 });
     let (low, high) = match ty.range.as_ref().filter(|_| !(strays && real)) {
         Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
         None => (None, None),
     };
-    let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
+    let integer = |i: usize, free: (i64, i64), end: End, rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
+        match end {
+            End::Low if low <= high => return low,
+            End::High if low <= high && rng.chance(0.8) => return high,
+            End::Below if rng.chance(0.4) => return low - 1,
+            End::Any | End::Low | End::High | End::Below => {}
+        }
         match strays && rng.chance(0.5) {
             true if !sizes.is_empty() && rng.chance(0.5) => rng.pick(sizes) + rng.between(-1, 1),
             // Steps are never zero; they may go backwards, and further than usual.
@@ -348,11 +357,11 @@ pub(super) fn value(
     };
     let seg = ty.of.as_ref().and_then(|s| env.seg(s)).map(<[Extent]>::len);
     Some(match ty.kind {
-        AttrKind::Int => Attr::int(integer(0, (-2, 4), rng)),
+        AttrKind::Int => Attr::int(integer(0, (-2, 4), End::Any, rng)),
         AttrKind::Ints => {
             let n = seg.unwrap_or_else(|| rng.below(3));
             let free = if seg.is_some() { (0, 3) } else { (0, 2) };
-            Attr::ints((0..n).map(|i| integer(i, free, rng)).collect::<Vec<_>>())
+            Attr::ints((0..n).map(|i| integer(i, free, end, rng)).collect::<Vec<_>>())
         }
         AttrKind::Axis => Attr::int(rng.below(3) as i64),
         AttrKind::Axes => {
@@ -398,7 +407,8 @@ pub(super) fn value(
             let mut one = ty.clone();
             one.kind = AttrKind::Float;
             let n = seg.unwrap_or_else(|| rng.below(3));
-            let all = (0..n).map(|_| value(&one, env, count, (words, sizes), stray, rng)?.as_f64());
+            let all = (0..n)
+                .map(|_| value(&one, env, count, (words, sizes), (stray, end), rng)?.as_f64());
             Attr::floats(all.collect::<Option<Vec<_>>>()?)
         }
         AttrKind::Bool => Attr::Bool(rng.chance(0.5)),

@@ -27,6 +27,10 @@ pub(super) struct SampleDraft {
     pub style: ExtentStyle,
     /// Attributes are chosen to tell as much as they can.
     pub telling: bool,
+    /// Where integers in lists are drawn.
+    pub end: End,
+    /// Extents of axes and segments that symbols stand for.
+    pub open: Vec<(Name, Vec<Extent>)>,
 }
 
 /// Whether attributes keep their declared ranges and elements their domains. Both advise samples;
@@ -35,8 +39,23 @@ pub(super) struct SampleDraft {
 pub(super) enum Stray {
     /// They do.
     No,
+    /// They do, but for one special value of an attribute, by its number.
+    Only(usize),
     /// They may be anything that the operators take; the number says which special number has its turn.
     Any(usize),
+}
+
+/// At which end of their ranges integers in lists are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Anywhere.
+    Any,
+    /// At the lower one.
+    Low,
+    /// At the upper one.
+    High,
+    /// Below the lower one, or anywhere.
+    Below,
 }
 
 /// How extents are chosen.
@@ -56,6 +75,10 @@ pub(super) enum ExtentStyle {
     Zeros,
     /// Small numbers, but the axis or segment of that number has no extent.
     Empty(usize),
+    /// One and two, beside windows and paddings that are as large as may be.
+    Padded,
+    /// Some axes so long that parts of parts have room, beside parts that begin or end outside of their ranges.
+    Beyond,
     /// Some axes so long that parts of parts, windows and steps have room, and attributes that use it.
     Roomy,
 }
@@ -83,6 +106,13 @@ impl SampleDraft {
             stray,
             style,
             telling: style == ExtentStyle::Roomy || rng.chance(0.4),
+            end: match style {
+                ExtentStyle::Padded => End::High,
+                ExtentStyle::Beyond => End::Below,
+                _ if rng.chance(0.15) => End::Low,
+                _ => End::Any,
+            },
+            open: vec![],
         };
         for n in &facts.dtypes {
             d.dtypes.push((n.clone(), dtype(n, rng)));
@@ -115,6 +145,9 @@ impl SampleDraft {
         }
         if let ExtentStyle::Empty(slot) = style {
             d.empty(slot);
+        }
+        if let Stray::Only(number) = stray {
+            d.attrs.extend(facts.specials.get(number).cloned());
         }
         if let Stray::Any(turn) = stray {
             d.special_numbers(facts, turn, rng);
@@ -218,18 +251,24 @@ impl SampleDraft {
         d
     }
 
-    /// The environment with a symbol for every extent.
+    fn opened(&self, name: &Name) -> Option<&[Extent]> {
+        self.open.iter().find(|(n, _)| n == name).map(|(_, e)| e.as_slice())
+    }
+
+    /// The environment with a symbol for every extent, or with those that stand for them.
     pub(super) fn symbolic_env(&self, facts: &Facts) -> Result<Env, String> {
         let mut env = Env::default();
         for (n, d) in &self.dtypes {
             env.bind_dtype(n, *d);
         }
         for (n, _) in &self.axes {
-            env.bind_axis(n, Extent::sym(n));
+            let own = self.opened(n).and_then(|e| e.first().cloned());
+            env.bind_axis(n, own.unwrap_or_else(|| Extent::sym(n)));
         }
         for (n, v) in &self.segs {
             let rank = v.first().map_or(0, Vec::len);
-            env.bind_seg(n, (0..rank).map(|i| Extent::sym(&format!("{n}{i}"))).collect());
+            let all = || (0..rank).map(|i| Extent::sym(&format!("{n}{i}"))).collect();
+            env.bind_seg(n, self.opened(n).map_or_else(all, <[Extent]>::to_vec));
         }
         self.finish_env(facts, env)
     }
@@ -327,7 +366,8 @@ impl ExtentPool {
         match self.style {
             ExtentStyle::Small | ExtentStyle::Empty(_) => rng.between(1, 4),
             ExtentStyle::Few => rng.between(2, 3),
-            ExtentStyle::Roomy => {
+            ExtentStyle::Padded => rng.pick(&[1, 1, 1, 2]),
+            ExtentStyle::Roomy | ExtentStyle::Beyond => {
                 let long = self.elements < ROOM && rng.chance(0.7);
                 let e = if long { rng.between(5, 10) } else { rng.between(1, 3) };
                 self.elements *= e;

@@ -34,6 +34,8 @@ pub(super) enum Round {
     Huge,
     /// Mostly NaN: for what empty sums hide.
     Missing,
+    /// Mostly infinities of both signs: for what empty sums hide.
+    Endless,
     /// Zero, one, infinities and the numbers that the law names, every choice for every tensor in turn.
     Met,
     /// Each tensor has a magnitude of its own, from the whole range of exponents.
@@ -112,7 +114,7 @@ impl Round {
 
     /// The round of the `i`-th sample without elements along an axis.
     pub(super) fn of_empty(i: usize) -> Round {
-        [Round::Missing, Round::Missing, Round::Masked, Round::Normal][i % 4]
+        [Round::Missing, Round::Endless, Round::Missing, Round::Normal][i % 4]
     }
 
     /// The same among rounds that are not finite.
@@ -123,7 +125,8 @@ impl Round {
     /// True if all floats are finite and of moderate size.
     pub(super) fn ordinary(self) -> bool {
         match self {
-            Round::Nan | Round::Infinite | Round::Masked | Round::Missing | Round::Met => false,
+            Round::Nan | Round::Infinite | Round::Masked => false,
+            Round::Missing | Round::Endless | Round::Met => false,
             Round::Zeros | Round::Huge => false,
             Round::Scaled | Round::Scattered | Round::Offset => false,
             Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
@@ -254,7 +257,8 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             _ => rng.normal(),
         },
         Round::Missing if rng.chance(0.75) => f64::NAN,
-        Round::Missing => rng.normal(),
+        Round::Endless if rng.chance(0.75) => sign * f64::INFINITY,
+        Round::Missing | Round::Endless => rng.normal(),
         Round::Zeros => match rng.below(6) {
             0 | 1 => 0.0,
             2 | 3 => -0.0,
@@ -276,11 +280,12 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
 
 fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 {
     let bounded = rule.low.is_some() || rule.high.is_some();
-    let mut v = v;
-    if v.is_nan() && rule.missing && !rule.finite {
+    // What is too small for the type is zero.
+    let mut v = round(dtype, v);
+    if v.is_nan() && rule.missing && !rule.number && !rule.finite {
         return v;
     }
-    if (rule.finite && !v.is_finite()) || (bounded && v.is_nan()) {
+    if (rule.finite && !v.is_finite()) || ((bounded || rule.number) && v.is_nan()) {
         v = rng.normal();
     }
     if rule.nonzero && v == 0.0 {
@@ -316,7 +321,7 @@ fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 
             let far = h - (v - h).abs();
             if inside(far) { far } else { h - 1.0 }
         }
-        (None, None) => round(dtype, v),
+        (None, None) => v,
     }
 }
 
@@ -353,6 +358,7 @@ fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Ran
         | Round::Masked
         | Round::Huge
         | Round::Missing
+        | Round::Endless
         | Round::Met => rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3]),
     }
 }

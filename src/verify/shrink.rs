@@ -27,6 +27,9 @@ pub(super) fn shrink(
     mismatch: Mismatch,
     rng: &mut Random,
 ) -> (Sample, Mismatch) {
+    if mismatch.broken == Broken::Undefined {
+        return (sample, mismatch);
+    }
     let mut s = Shrinker { facts, rng: rng.fork(), left: BUDGET, broken: mismatch.broken };
     let mut best = (sample, mismatch);
     loop {
@@ -36,7 +39,7 @@ pub(super) fn shrink(
             None => break,
         }
     }
-    if best.1.broken != Broken::Types {
+    if !matches!(best.1.broken, Broken::Types | Broken::Undefined) {
         s.plainer_values(&mut best);
     }
     best
@@ -90,7 +93,7 @@ impl Shrinker<'_, '_> {
     }
 
     fn plainer_values(&mut self, best: &mut (Sample, Mismatch)) {
-        let rules = self.facts.element_rules(None, best.0.instance.draft.stray);
+        let rules = self.facts.element_rules(None, &best.0.instance.draft);
         for i in 0..best.0.inputs.len() {
             let rule = &rules[best.0.instance.vars[i]];
             if rule.low.is_some() || rule.high.is_some() {

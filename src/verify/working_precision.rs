@@ -4,7 +4,7 @@
 //! with the running error analysis of the left side ([`super::running_error`]): if the order of sums and products decides
 //! whether a value is finite, the sample is inconclusive, and the left side's own error is that of its worst order.
 
-use super::compare::{Sample, is_void};
+use super::compare::Sample;
 use super::instance::Instance;
 use super::running_error::{self, Number, limits};
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program};
@@ -164,7 +164,7 @@ impl<'a> WorkingPrecision<'a> {
 
     fn kind(&self, output: usize, at: usize, l: f64, r: f64) -> Option<String> {
         let own = self.own(output, at)?;
-        if self.undecided(output) || is_void(self.sample) {
+        if self.undecided(output) {
             return None;
         }
         let alike = (own.wild || own.loose) && !l.is_finite() && !r.is_finite();
