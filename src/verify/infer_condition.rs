@@ -32,7 +32,10 @@ const CONFIRM: usize = 36;
 const TRIED: usize = 32;
 
 /// Proposals that are checked as a whole.
-const CHECKS: usize = 6;
+const CHECKS: usize = 2;
+
+/// How often what the right side asks for is added.
+const GUARDS: usize = 4;
 
 /// Bounds of elements that are tried, the wider ones first.
 const BOUNDS: [(f64, f64); 4] = [(-100.0, 100.0), (0.01, 100.0), (-8.0, 8.0), (-4.0, 4.0)];
@@ -116,7 +119,7 @@ fn guarded(facts: &Facts, guards: &[Expr], options: &CheckOptions) -> Option<Pro
     let mut conditions: Vec<Expr> = Vec::new();
     let mut more = guards.to_vec();
     let mut failing = 0;
-    for _ in 0..CHECKS {
+    for _ in 0..GUARDS {
         more.retain(|g| !conditions.contains(g));
         if more.is_empty() {
             return None;
@@ -153,21 +156,15 @@ fn checked_again(facts: &Facts, conditions: &[&Expr], options: &CheckOptions) ->
     let mut law: Law = facts.law.clone();
     law.conditions.extend(conditions.iter().map(|c| (*c).clone()));
     let options = CheckOptions { explain: false, ..*options };
-    let mut passing = 0;
-    for seed in [options.seed, options.seed.wrapping_add(1)] {
-        let (verdict, found) =
-            super::verdict(facts.library, &law, None, &CheckOptions { seed, ..options });
-        match (verdict.outcome, found) {
-            (Outcome::Holds(e), _) if passing == 0 => passing = e.samples.max(1),
-            (Outcome::Holds(_), _) => {}
-            (Outcome::Fails(_), Some((sample, guards))) => return Again::Fails(sample, guards),
-            (Outcome::Fails(_) | Outcome::NoSample { .. }, _) => return Again::Never,
-        }
+    let (verdict, found) = super::verdict(facts.library, &law, None, &options);
+    match (verdict.outcome, found) {
+        (Outcome::Holds(e), _) => Again::Holds(e.samples.max(1)),
+        (Outcome::Fails(_), Some((sample, guards))) => Again::Fails(sample, guards),
+        (Outcome::Fails(_) | Outcome::NoSample { .. }, _) => Again::Never,
     }
-    Again::Holds(passing)
 }
 
-/// The conditions, alone or in pairs, that no failing sample meets: the shorter first, then by what they speak of, then the weaker.
+/// The conditions, alone or in pairs, that no failing sample meets: by what they speak of, the weaker first, then the shorter.
 fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> {
     let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
     let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
@@ -190,7 +187,7 @@ fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> 
         }
     }
     let rank = |set: &[usize]| set.iter().map(|i| all[*i].rank).max().unwrap_or(0);
-    sets.sort_by_key(|(set, n)| (set.len() > 1, rank(set), std::cmp::Reverse(*n)));
+    sets.sort_by_key(|(set, n)| (rank(set), std::cmp::Reverse(*n), set.len()));
     sets.into_iter().map(|(set, _)| set).collect()
 }
 
@@ -285,6 +282,8 @@ fn rank(facts: &Facts, text: &str, e: &Expr) -> usize {
         ExprKind::Test(expr::Predicate::Finite, _) => 0,
         ExprKind::Test(..) => 1,
         _ if text.ends_with("< inf") => 0,
+        // A single number describes no law.
+        _ if real && text.contains(" == ") => 7,
         _ if real => 2,
         // That there is something at all is asked of many laws.
         _ if text.ends_with("> 0") => 3,

@@ -260,6 +260,7 @@ impl<'f, 'l> Checker<'f, 'l> {
         };
         let samples = samples * self.ways.len().min(MORE);
         let plans = directed.len() * self.ways.len() + samples;
+        let mut before = 0;
         for i in 0..plans {
             if Instant::now() > self.deadline {
                 self.warnings.push(format!("time ran out after {i} of {plans} samples"));
@@ -273,6 +274,9 @@ impl<'f, 'l> Checker<'f, 'l> {
             }
             let wanted = vec![true; facts.conjuncts.len()];
             let turn = i / self.ways.len();
+            if turn <= directed.len() {
+                before = self.tally.right_refused.values().sum();
+            }
             let special = directed.get(turn).copied();
             let (extents, stray, round) =
                 special.unwrap_or_else(|| sample::plan(facts, turn - directed.len()));
@@ -312,7 +316,8 @@ impl<'f, 'l> Checker<'f, 'l> {
             let reason = "the left side had a value in no sample".to_string();
             return Outcome::NoSample { reason };
         }
-        let refused: usize = self.tally.right_refused.values().sum();
+        // What special values are refused for says nothing of ordinary ones.
+        let refused = self.tally.right_refused.values().sum::<usize>().saturating_sub(before);
         if refused > 10 * (evidence.samples + evidence.void) {
             return self.no_sample();
         }

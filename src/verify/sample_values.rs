@@ -279,6 +279,16 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
 }
 
 fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 {
+    let v = fit_bounds(dtype, v, rule, rng);
+    // A bound may be the zero that is excluded.
+    if rule.nonzero && round(dtype, v) == 0.0 {
+        rule.high.map_or(1.0, |h| if h > 0.0 { h.min(1.0) } else { -1.0 })
+    } else {
+        v
+    }
+}
+
+fn fit_bounds(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 {
     let bounded = rule.low.is_some() || rule.high.is_some();
     // What is too small for the type is zero.
     let mut v = round(dtype, v);
