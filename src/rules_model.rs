@@ -93,7 +93,13 @@ fn expanded(
     let mut b = Builder::new(library);
     let args: Vec<Value> = inputs.iter().map(|(name, ty)| b.input(name, ty.clone())).collect();
     let out = b.expand(call, &vec![None; c.attrs.len()], &args)?;
-    let names = (0..).zip(out).map(|(i, v)| (output_name(c, i), v)).collect();
+    let mut taken: Vec<String> = inputs.iter().map(|(name, _)| name.clone()).collect();
+    let mut names = Vec::new();
+    for (i, v) in (0..).zip(out) {
+        let name = free_name(output_name(c, i), &taken);
+        taken.push(name.clone());
+        names.push((name, v));
+    }
     Ok(b.finish(names))
 }
 
@@ -161,6 +167,13 @@ fn output_name(c: &Callable, i: usize) -> String {
         _ if i == 0 => "y".into(),
         _ => format!("y{i}"),
     }
+}
+
+/// A name like this one that is not taken.
+fn free_name(base: String, taken: &[String]) -> String {
+    let is_free = |name: &String| !taken.contains(name);
+    let others = (1..).map(|n| format!("{base}_{n}"));
+    std::iter::once(base.clone()).chain(others).find(is_free).unwrap_or(base)
 }
 
 /// The extent that a number is.

@@ -6,6 +6,7 @@ use super::export_graph::Graph;
 use super::export_shape::Shapes;
 use super::import::ModelInfo;
 use super::raw::{RawAttr, RawGraph, RawNode};
+use indexmap::IndexMap;
 use mlc_dsl::ir::{NodeKind, Tensor, Value};
 use std::collections::{HashMap, HashSet};
 
@@ -16,6 +17,8 @@ struct Writer<'g, 'a> {
     names: HashMap<Value, String>,
     out: Sheet,
     shapes: Shapes,
+    /// Constants that nodes which are kept read by these names.
+    constants: &'g IndexMap<String, Tensor>,
 }
 
 /// The model's graph, and the names that are taken.
@@ -102,7 +105,8 @@ pub(super) fn write(
     }
     let made: HashSet<&str> = model.opaque.defined().collect();
     let shapes = Shapes::new(graph.inputs, &made, opset);
-    let mut writer = Writer { graph: &graph, names, out, shapes };
+    let constants = &model.opaque.constants;
+    let mut writer = Writer { graph: &graph, names, out, shapes, constants };
     // Outputs that only say what extents others have come behind these.
     let is_extents = |v: Value| graph.node(v.node).args.is_empty();
     let outputs = graph.outputs.iter().zip(nodes);
@@ -133,6 +137,10 @@ impl Writer<'_, '_> {
 
     /// Gives a value its name as an output, where it has another.
     fn output(&mut self, name: &str, v: Value) {
+        // A constant that a kept node reads has its name already.
+        if self.constants.contains_key(name) && self.graph.constant(v).is_some() {
+            return;
+        }
         let from = self.name(v);
         if from != name {
             let node = self.out.fresh(&format!("{name}/Identity"));
