@@ -3,11 +3,11 @@
 use crate::error::{Error, ErrorKind};
 use crate::names;
 use crate::rules_model::ExtentSource;
-use mlc_dsl::ir::Program;
+use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::shown;
 use mlc_onnx::{RawDim, RawModel, RawValueInfo};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Shapes of inputs and extents of symbols; of two shapes for one name the later counts.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,18 @@ impl InputShapes {
     /// Adds the extent of a symbol.
     pub fn bind(&mut self, symbol: &str, extent: u64) {
         self.bindings.push((symbol.to_string(), extent));
+    }
+
+    /// The same, and for inputs whose shape is not given that of an array.
+    pub(crate) fn or_of(&self, arrays: &HashMap<String, Tensor>) -> InputShapes {
+        let extents = |t: &Tensor| t.shape().iter().map(|&n| n as u64).collect();
+        let mut all: Vec<Given> = arrays
+            .iter()
+            .map(|(name, t)| Given { name: name.clone(), extents: extents(t) })
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all.extend(self.given.iter().cloned());
+        InputShapes { given: all, bindings: self.bindings.clone() }
     }
 
     /// True if nothing is given.

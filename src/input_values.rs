@@ -46,6 +46,11 @@ impl InputValues {
         self.folds_defaults = folds;
     }
 
+    /// What a run will get.
+    pub fn offered(&self) -> &Offered {
+        &self.offered
+    }
+
     pub fn is_empty(&self) -> bool {
         self.given.is_empty() && self.offered.is_empty() && !self.folds_defaults
     }

@@ -87,6 +87,7 @@ pub mod stdlib;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod svg;
+mod tensor_info;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};

@@ -8,10 +8,12 @@ use crate::input_values::{GivenValue, InputValues, notes};
 use crate::session::Session;
 use crate::stack::with_room;
 use crate::staged::Prepare;
+pub use crate::tensor_info::TensorInfo;
+pub(crate) use crate::tensor_info::{input_names, inputs, outputs};
 use crate::{recurrences, rules_model, show, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
-use mlc_dsl::ir::{DType, Program, Type};
+use mlc_dsl::ir::Program;
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::shown;
 use mlc_explore::progress;
@@ -328,55 +330,6 @@ impl fmt::Debug for Model {
     }
 }
 
-/// Name, element type and shape of an input or output. Printed as `x: f32[batch, 3]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorInfo {
-    name: String,
-    ty: Type,
-}
-
-impl TensorInfo {
-    /// As the model declares it; what inputs and outputs of a run are called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Type of its elements.
-    pub fn dtype(&self) -> DType {
-        self.ty.dtype
-    }
-
-    /// Its extents, `None` for each that only a run decides.
-    pub fn shape(&self) -> Vec<Option<usize>> {
-        self.ty.shape.iter().map(|e| e.as_const().and_then(|v| usize::try_from(v).ok())).collect()
-    }
-
-    /// Element type and extents, open ones by name.
-    pub(crate) fn ty(&self) -> &Type {
-        &self.ty
-    }
-}
-
-impl fmt::Display for TensorInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.ty)
-    }
-}
-
-pub(crate) fn inputs(program: &Program) -> Vec<TensorInfo> {
-    let info = |(name, ty): &(String, Type)| TensorInfo { name: name.clone(), ty: ty.clone() };
-    program.inputs.iter().map(info).collect()
-}
-
-pub(crate) fn input_names(program: &Program) -> Vec<&str> {
-    program.inputs.iter().map(|(name, _)| name.as_str()).collect()
-}
-
-pub(crate) fn outputs(program: &Program) -> Vec<TensorInfo> {
-    let all = program.outputs.iter();
-    all.map(|(n, v)| TensorInfo { name: n.clone(), ty: program.ty(*v).clone() }).collect()
-}
-
 /// How models are read: rules besides the shipped ones, and shapes in place of those that a model declares.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
@@ -582,6 +535,16 @@ impl Reader {
         self.shapes.enter(raw)
     }
 
+    /// The program of a text for the extents that a run will have; `None` if that is not known, or there is none for them either.
+    fn at_offered(&self, library: &Library, entry: &str) -> Result<Option<Program>, Error> {
+        if self.values.offered().is_empty() {
+            return Ok(None);
+        }
+        let shapes = self.shapes.or_of(self.values.offered());
+        let found = rules_model::program_at(library, entry, &shapes.of_text()?);
+        Ok(found.ok().filter(|(_, note)| note.is_none()).map(|(program, _)| program))
+    }
+
     /// A text as a model: its last `def`.
     pub(crate) fn entered(&self, name: String, text: String) -> Result<Model, Error> {
         let library = self.library_and(Some((name.clone(), text.clone())))?;
@@ -592,7 +555,14 @@ impl Reader {
                 .with_help("end the text with a `def`; its parameters are the inputs")
         })?;
         let shapes = self.shapes.of_text()?;
-        let (program, note) = rules_model::program_at(&library, &entry, &shapes)?;
+        let (program, note) = match rules_model::program_at(&library, &entry, &shapes) {
+            Ok((program, None)) => (program, None),
+            // It needs numbers: those of the run, if it is known.
+            other => match self.at_offered(&library, &entry)? {
+                Some(program) => (program, Some(AT_OFFERED.to_string())),
+                None => other?,
+            },
+        };
         shapes.all_used(&program)?;
         Ok(Model {
             library,
@@ -618,6 +588,10 @@ pub(crate) fn imported(
 ) -> Result<Imported, Error> {
     import(raw, library).map_err(|e| told_in(e, path))
 }
+
+/// What is told of a text that has no program for all extents.
+const AT_OFFERED: &str =
+    "the text has no program for all extents: it is read for those of the inputs that are given";
 
 fn told_in(e: ImportError, path: Option<&Path>) -> Error {
     match path {

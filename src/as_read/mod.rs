@@ -13,14 +13,16 @@ use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::pipeline::selfcheck::{Finding, Rule, Runs, named, verdict, with_integers, words};
 use crate::pipeline::{Options, Report};
+use mlc_backends::BackendError;
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::ir::{Extent, Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_extract::resources::{CHECKED_BYTES, RunResources};
 use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo};
-use mlc_verify::random_inputs::{self, ExtentSet, Style, Symbols};
+use mlc_verify::random_inputs::{self, ExtentSet, Relations, Style, Symbols};
 use nodes::{Nodes, Refused, Values};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Operations that all sets may take together where extents are open, and where they are numbers.
 const OPEN: f64 = 2e9;
@@ -33,6 +35,7 @@ const MOST_LISTED: usize = 16;
 /// The file of a model, evaluated at several sets of extents.
 pub struct AsRead<'a> {
     raw: &'a RawModel,
+    nodes: Rc<Nodes<'a>>,
     library: &'a Library,
     program: &'a Program,
     seed: u64,
@@ -85,7 +88,9 @@ impl<'a> AsRead<'a> {
         }
         let (program, library) = (model.program(), &**model.library());
         let report = ByNodes::default();
-        let mut run = AsRead { raw, library, program, seed: options.seed, runs: vec![], report };
+        let nodes = Rc::new(Nodes::of(raw, library));
+        let seed = options.seed;
+        let mut run = AsRead { raw, nodes, library, program, seed, runs: vec![], report };
         if raw.graph.inputs.iter().any(|i| !i.containers.is_empty()) {
             run.report.not_checked = Some("an input is a sequence or an optional".into());
             return Ok(Some(run));
@@ -118,6 +123,8 @@ impl<'a> AsRead<'a> {
         options: &Options,
     ) -> Result<(), Error> {
         let usual = random_inputs::symbols(typed, self.library);
+        let relations = self.relations(typed, &usual);
+        let usual = random_inputs::related(&usual, &relations);
         let most = if usual.is_empty() { NUMBERS } else { OPEN };
         let mut spent = 0.0;
         let mut sets = vec![ExtentSet { symbols: usual.clone(), varied: None }];
@@ -125,7 +132,8 @@ impl<'a> AsRead<'a> {
             sets.extend(random_inputs::extent_sets(typed, &options.guard.bounds, &usual));
         }
         let nodes = OF_NODE * (self.raw.graph.nodes.len() + self.program.nodes.len()) as f64;
-        for set in sets {
+        for mut set in sets {
+            set.symbols = random_inputs::related(&set.symbols, &relations);
             let needs = RunResources::of_reference(self.program, self.library, &set.symbols);
             let weights = self.program.consts.bytes();
             let cost = 2.0 * (needs.drawn_operations() + weights as f64) + nodes;
@@ -154,6 +162,32 @@ impl<'a> AsRead<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What symbols have to be for the program to run, if it does not run at the usual extents and is small.
+    fn relations(&self, typed: &Program, usual: &Symbols) -> Relations {
+        let reference = Reference::default();
+        let needs = RunResources::of_reference(typed, self.library, usual);
+        if usual.len() < 2 || needs.operations + self.program.consts.bytes() as f64 > OPEN / 4.0 {
+            return vec![];
+        }
+        let trial = |program: &Program, inputs: &[Tensor]| match reference.run_values(
+            program,
+            self.library,
+            inputs,
+        ) {
+            Ok(_) => Ok(()),
+            Err(BackendError::Operator { op, .. }) => Err(op),
+            Err(_) => Err(String::new()),
+        };
+        let style = Style::Ordinary;
+        let inputs = random_inputs::styled(typed, self.library, style, self.seed, usual);
+        let Some(Err(failing)) = inputs.map(|inputs| trial(typed, &inputs)) else {
+            return vec![];
+        };
+        let found =
+            random_inputs::relations(typed, self.library, self.seed, usual, failing, &trial);
+        found.unwrap_or_default()
     }
 
     /// The file and the program at a set of extents, or at one near it at which the file is valid.
@@ -192,7 +226,7 @@ impl<'a> AsRead<'a> {
         symbols: &Symbols,
         inputs: Vec<Tensor>,
     ) -> Result<Option<Refused>, Error> {
-        let nodes = Nodes::of(self.raw, self.library);
+        let nodes = self.nodes.clone();
         let (inputs, values) = match self.on(&nodes, inputs) {
             Ok(done) => done,
             Err(refused) => return Ok(Some(refused)),

@@ -8,8 +8,8 @@ use mlc_backends::reference::{Array, CodeCache, Elements, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_onnx::{
-    Answers, Asked, Flow, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, Stage, flow,
-    import_stage, reads,
+    Answers, Asked, Flow, NodeItems, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, Stage,
+    flow, import_nodes, reads,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,7 @@ pub struct Nodes<'a> {
     raw: &'a RawModel,
     library: &'a Library,
     codes: CodeCache<'a>,
+    items: NodeItems<'a>,
     reference: Reference,
     left: Cell<usize>,
 }
@@ -53,7 +54,8 @@ impl<'a> Nodes<'a> {
     pub fn of(raw: &'a RawModel, library: &'a Library) -> Nodes<'a> {
         let codes = CodeCache::new(library);
         let reference = Reference::default();
-        Nodes { raw, library, codes, reference, left: Cell::new(MOST_NODES) }
+        let items = NodeItems::of(raw, library);
+        Nodes { raw, library, codes, items, reference, left: Cell::new(MOST_NODES) }
     }
 
     /// The same with every value on the way moved by some roundings.
@@ -247,7 +249,7 @@ impl<'a> Nodes<'a> {
         let outputs: Vec<&String> = node.outputs.iter().filter(|o| !o.is_empty()).collect();
         let output = |name: &&String| RawValueInfo { name: (*name).clone(), ..Default::default() };
         graph.outputs = outputs.iter().map(output).collect();
-        let opset_imports = self.raw.opset_imports.clone();
+        let opset_imports = self.items.opsets.clone();
         let alone = RawModel {
             ir_version: self.raw.ir_version,
             opset_imports,
@@ -268,7 +270,8 @@ impl<'a> Nodes<'a> {
     fn read(&self, alone: &RawModel, given: &Values) -> Result<Program, String> {
         let mut answers = Answers::default();
         for _ in 0..=MOST_QUESTIONS {
-            match import_stage(alone, self.library, &answers).map_err(|e| e.to_string())? {
+            let stage = import_nodes(alone, self.library, &answers, &self.items);
+            match stage.map_err(|e| e.to_string())? {
                 Stage::Done(imported) => return Ok(imported.program),
                 Stage::Asks(asked) => {
                     answers.add(&asked.questions, self.answers(&asked, given)?);

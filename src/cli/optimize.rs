@@ -1,7 +1,8 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
 use super::check_options::{Checking, samples, told, warn};
-use super::model::{Tuning, load_for};
+use super::model::{Tuning, load_offering, told_notes};
+use super::run_inputs::RunInputs;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
 use crate::as_onnx;
@@ -17,6 +18,7 @@ use mlc_dsl::message_text::bytes;
 use mlc_dsl::shown;
 use mlc_explore::LawProfile;
 use mlc_onnx::{ExternalData, write_onnx_with};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -80,7 +82,8 @@ impl From<External> for ExternalData {
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut clock = Clock::default();
     begin(&mut args)?;
-    let model = load_for(&args.model, &args.common, &args.shapes)?;
+    let model = load_offering(&args.model, &args.common, &args.shapes, offered(&args)?)?;
+    told_notes(&model, &args.common);
     let opset = as_onnx::opset(&crate::optimizer::info(&model), args.opset)?;
     let told: Vec<String> = model.notes().to_vec();
     let model = model.written_at(opset)?;
@@ -119,6 +122,15 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         args.common.screen.say(&profile(&optimized, &model.library))?;
     }
     Ok(Findings::Nothing)
+}
+
+/// The inputs that a text may take its extents from: those of a file are its own.
+fn offered(args: &Args) -> anyhow::Result<HashMap<String, Tensor>> {
+    let is_text = args.model.extension().is_some_and(|e| e == "rules");
+    Ok(match &args.inputs {
+        Some(path) if is_text => RunInputs::read(path, None)?.offered(),
+        _ => HashMap::new(),
+    })
 }
 
 /// The user's inputs as samples of the program, if these are all that it takes.

@@ -10,7 +10,7 @@ use super::import_bind::bind;
 use super::import_control::{self, FEW_REPEATED, MAX_REPEATED};
 use super::import_error::ImportError;
 use super::import_facts::told_as_bound;
-use super::import_items::{Items, imports};
+use super::import_items::{Items, NodeItems, imports};
 use super::import_kept::{OfData, Untyped};
 use super::import_needs::Need;
 use super::import_read::OnnxItemInterpreter;
@@ -128,6 +128,8 @@ pub(super) struct Reading<'a> {
     pub waits: bool,
     /// Whether the model is cut before those.
     pub cuts: bool,
+    /// What its operator sets admit, if that is known.
+    pub items: Option<&'a NodeItems<'a>>,
 }
 
 fn done(importing: Importing) -> Result<Imported, ImportError> {
@@ -157,13 +159,15 @@ pub(super) fn import_as(
         });
     }
     raw.opset_imports = imports(&raw, library);
-    let items = Items::of(library, &raw.opset_imports);
+    let own = std::cell::OnceCell::new();
+    let of_model = || own.get_or_init(|| Items::of(library, &raw.opset_imports));
+    let items = reading.items.map_or_else(of_model, |known| &known.items);
     let mut assumed: Vec<Need> = Vec::new();
     let mut facts: Vec<Extent> = Vec::new();
     let mut keeps = reading.kept.cloned();
     let (program, notes, opaque) = loop {
         let mut importer = Importer {
-            items: &items,
+            items,
             sheet: Sheet::new(library, &reading.answers, &assumed, &facts),
             values: HashMap::new(),
             symbols: HashSet::new(),

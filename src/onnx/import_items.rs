@@ -47,6 +47,21 @@ pub(super) struct Items<'a> {
     by_name: HashMap<(&'a str, &'a str), Vec<&'a OnnxItem>>,
 }
 
+/// The declarations that a model's operator sets admit, found once for many small models of the same sets.
+pub struct NodeItems<'a> {
+    pub(super) items: Items<'a>,
+    /// The operator sets, those that the model does not import but uses among them.
+    pub opsets: BTreeMap<String, i64>,
+}
+
+impl<'a> NodeItems<'a> {
+    /// For the nodes of a model.
+    pub fn of(model: &RawModel, library: &'a Library) -> NodeItems<'a> {
+        let opsets = imports(model, library);
+        NodeItems { items: Items::of(library, &opsets), opsets }
+    }
+}
+
 impl<'a> Items<'a> {
     pub(super) fn of(library: &'a Library, opsets: &BTreeMap<String, i64>) -> Items<'a> {
         let mut by_name: HashMap<_, Vec<&OnnxItem>> = HashMap::new();

@@ -5,6 +5,7 @@
 
 use super::import::{Imported, Importing, Reading, import_as};
 use super::import_error::ImportError;
+use super::import_items::NodeItems;
 use super::raw::{RawModel, RawNode};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -142,7 +143,25 @@ pub fn import_stage(
     library: &Library,
     answers: &Answers,
 ) -> Result<Stage, ImportError> {
-    match import_as(raw.clone(), library, &of(answers, false))? {
+    staged(raw, library, &of(answers, false))
+}
+
+/// The same of nodes of a model whose declarations are known.
+///
+/// # Errors
+/// A node that no value would make readable.
+pub fn import_nodes(
+    raw: &RawModel,
+    library: &Library,
+    answers: &Answers,
+    items: &NodeItems<'_>,
+) -> Result<Stage, ImportError> {
+    let answers = answers.clone();
+    staged(raw, library, &Reading { answers, items: Some(items), ..Reading::default() })
+}
+
+fn staged(raw: &RawModel, library: &Library, reading: &Reading<'_>) -> Result<Stage, ImportError> {
+    match import_as(raw.clone(), library, reading)? {
         Importing::Done(imported) => Ok(Stage::Done(imported)),
         Importing::Asks(asked) => Ok(Stage::Asks(asked)),
         Importing::Cut(cut) => Err(cut.error),

@@ -66,9 +66,9 @@ pub use flow::{Flow, flow};
 pub use import::{Imported, Loops, ModelInfo, import, import_keeping};
 pub use import_control::has_loops;
 pub use import_error::ImportError;
-pub use import_items::{declared_opaque, undeclared};
+pub use import_items::{NodeItems, declared_opaque, undeclared};
 pub use import_stage::{
-    Answers, Asked, Control, Cut, Part, Questions, Stage, import_part, import_stage,
+    Answers, Asked, Control, Cut, Part, Questions, Stage, import_nodes, import_part, import_stage,
 };
 pub use opaque::{Opaque, reads};
 pub use printable::{domains, named, printable};

@@ -140,13 +140,15 @@ impl Check<'_> {
 
     /// Holds a plan for the CPU against its source.
     pub fn plans(&self, source: &Program, result: &Plan) -> Result<Checked, Error> {
-        let work = operations(source, self.library);
         let plan = self.plan(source);
-        let mut report = SelfCheck { operations: work, ..SelfCheck::default() };
-        let room = match self.room(&plan, result) {
+        let mut report = SelfCheck::default();
+        let mut room = match self.room(&plan, result) {
             Ok(room) => room,
             Err(why) => return Ok(Checked::not(report, why)),
         };
+        self.relate(source, (&plan, result), &mut room);
+        let work = room.source;
+        report.operations = work;
         (report.bytes, report.symbols) = (room.bytes, room.symbols.clone().into_iter().collect());
         let mut drawn = self.sets(source, work, &room);
         self.add_extents(&mut drawn, (&plan, result), &room);

@@ -7,7 +7,7 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
 use mlc_extract::resources::{self, CHECKED_BYTES, CHECKED_OPERATIONS, RunResources, Symbols};
-use mlc_verify::random_inputs;
+use mlc_verify::random_inputs::{self, Relations, Style};
 
 /// Bytes that comparing two elements takes: six numbers of each at once.
 const COMPARED: u64 = 64;
@@ -28,6 +28,8 @@ pub(super) struct Room {
     pub set: u64,
     /// Bytes that a check may take.
     pub limit: u64,
+    /// What symbols have to be for the program to run.
+    pub relations: Relations,
     /// Operations of one run of the source, and of both with their inputs.
     pub source: f64,
     pub operations: f64,
@@ -80,6 +82,36 @@ impl Check<'_> {
         Err(why)
     }
 
+    /// Finds what symbols have to be for the source to run, if it does not run at the usual extents.
+    pub(super) fn relate(&self, source: &Program, plans: (&Plan, &Plan), room: &mut Room) {
+        if room.symbols.len() < 2 {
+            return;
+        }
+        let trial = |program: &Program, inputs: &[Tensor]| self.tried(&self.plan(program), inputs);
+        let style = Style::Ordinary;
+        let inputs = random_inputs::styled(source, self.library, style, self.seed, &room.symbols);
+        let Some(Err(failing)) = inputs.map(|inputs| self.tried(plans.0, &inputs)) else {
+            return;
+        };
+        let (seed, usual) = (self.seed, &room.symbols);
+        let found = random_inputs::relations(source, self.library, seed, usual, failing, &trial);
+        let Some(relations) = found else { return };
+        let symbols = random_inputs::related(&room.symbols, &relations);
+        if let Ok(there) = self.room_at(plans.0, plans.1, symbols) {
+            *room = Room { relations, ..there };
+        }
+    }
+
+    /// Runs a plan; if an operator fails, what messages call it.
+    fn tried(&self, plan: &Plan, inputs: &[Tensor]) -> Result<(), String> {
+        let run = self.runs(plan, &[inputs]).map(|mut r| r.swap_remove(0));
+        match run.and_then(|r| r) {
+            Ok(_) => Ok(()),
+            Err(BackendError::Operator { op, .. }) => Err(op),
+            Err(_) => Err(String::new()),
+        }
+    }
+
     /// The same for these extents.
     pub(super) fn room_at(
         &self,
@@ -127,6 +159,7 @@ impl Check<'_> {
             drawn: s.drawn_operations() - s.operations,
             set,
             limit,
+            relations: vec![],
             source: s.operations,
             operations: work,
         })

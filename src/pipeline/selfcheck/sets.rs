@@ -79,7 +79,8 @@ impl Check<'_> {
         let nodes = (source.nodes.len() + plans.1.program.nodes.len()) as f64;
         let (mut spent, mut bytes) = (0.0, room.set.saturating_mul(drawn.sets.len() as u64));
         let mut seen: Vec<Symbols> = vec![room.symbols.clone()];
-        for set in random_inputs::extent_sets(source, &self.guard.bounds, &room.symbols) {
+        for mut set in random_inputs::extent_sets(source, &self.guard.bounds, &room.symbols) {
+            set.symbols = random_inputs::related(&set.symbols, &room.relations);
             let Some(symbols) = random_inputs::fitting(source, self.library, &set) else {
                 let why = random_inputs::unmet(source, self.library, &set.symbols);
                 let why = why.map_or_else(String::new, |e| e.to_string());

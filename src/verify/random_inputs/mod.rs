@@ -3,9 +3,11 @@
 mod extent_sets;
 mod extents;
 mod ranges;
+mod relations;
 
 pub use extent_sets::{ExtentSet, MOST_SETS, extent_sets};
 pub use extents::{Symbols, fitting, nearby, symbols, unmet, usual_symbols};
+pub use relations::{Relations, Trial, related, relations};
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::Library;
