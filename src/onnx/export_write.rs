@@ -17,6 +17,8 @@ struct Writer<'g, 'a> {
     names: HashMap<Value, String>,
     out: Sheet,
     shapes: Shapes,
+    /// Whether nodes stay in the order in which they are written.
+    written_in_order: bool,
     /// Constants that nodes which are kept read by these names.
     constants: &'g IndexMap<String, Tensor>,
 }
@@ -106,9 +108,16 @@ pub(super) fn write(
     let made: HashSet<&str> = model.opaque.defined().collect();
     let shapes = Shapes::new(graph.inputs, &made, opset);
     let constants = &model.opaque.constants;
-    let mut writer = Writer { graph: &graph, names, out, shapes, constants };
+    // Nodes that are kept may need what is read off a result before that result is there.
+    let written_in_order = model.opaque.nodes.is_empty();
+    let mut writer = Writer { graph: &graph, names, out, shapes, constants, written_in_order };
     // Outputs that only say what extents others have come behind these.
-    let is_extents = |v: Value| graph.node(v.node).args.is_empty();
+    let is_extents = |v: Value| {
+        let node = graph.node(v.node);
+        model.opaque.nodes.is_empty()
+            && matches!(node.kind, NodeKind::Apply(..))
+            && node.args.is_empty()
+    };
     let outputs = graph.outputs.iter().zip(nodes);
     let (extents, others): (Vec<_>, Vec<_>) = outputs.partition(|((_, v), _)| is_extents(*v));
     for ((name, v), forms) in others.into_iter().chain(extents) {
@@ -190,7 +199,9 @@ impl Writer<'_, '_> {
                 None => String::new(),
             });
             self.names.insert(*v, outputs[p.before + i].clone());
-            self.shapes.is_written(&outputs[p.before + i], self.graph.ty(*v));
+            if self.written_in_order {
+                self.shapes.is_written(&outputs[p.before + i], self.graph.ty(*v));
+            }
         }
         self.out.graph.nodes.push(RawNode {
             op_type: p.op_type,

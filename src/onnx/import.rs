@@ -1,8 +1,7 @@
 //! Imports ONNX models as programs.
 //!
-//! Every operator is imported as its `onnx` item says; none is known by name here, except
-//! control flow, which items cannot express. Shape computations of a model are evaluated
-//! to extents (see [`mlc_dsl::shape_values`]).
+//! Every operator is imported as its `onnx` item says; none is known by name here, except control flow, which items cannot
+//! express. Shape computations of a model are evaluated to extents (see [`mlc_dsl::shape_values`]).
 
 use super::export_types::NEWEST_OPSET;
 use super::import_apply::Sheet;

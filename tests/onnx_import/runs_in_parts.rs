@@ -52,18 +52,16 @@ fn a_loop_that_is_too_long_to_be_written_out_runs() {
         node("Neg", &["last"], &["y"], &[]),
     ];
     let (raw, feeds) = model(17, &args, nodes, &["y", "tops"]);
-    let all = (0..10_000).map(f64::from);
-    let tops: Vec<f64> = all
-        .scan(-1.0, |sum, i| {
-            Some({
-                *sum += i;
-                *sum
-            })
-        })
-        .collect();
-    // Whole numbers below 2^24 are sums in any order; what is beyond is near.
-    let last = -tops[9999];
-    let y = floats(&[2], &[last, last + 2.0]);
+    // Sums beyond 2^24 are rounded, in the order in which the loop adds.
+    let sums = |from: f32| -> Vec<f64> {
+        let add = |sum: &mut f32, i: u16| {
+            *sum += f32::from(i);
+            Some(f64::from(*sum))
+        };
+        (0..10_000).scan(from, add).collect()
+    };
+    let (tops, second) = (sums(-1.0), sums(-3.0));
+    let y = floats(&[2], &[-tops[9999], -second[9999]]);
     runs(&raw, &feeds, &[("y", y), ("tops", floats(&[10_000], &tops))]);
 }
 
@@ -127,9 +125,9 @@ fn of_class(q: usize) -> Vec<RawNode> {
         n("Min", &["_count", "most"], "k", &[]),
         top,
         n("Gather", &["_boxes", "_order"], "sorted", &[]),
-        n("Unsqueeze", &["_sorted", "c0"], "boxes3", &[]),
-        n("Unsqueeze", &["_best", "both"], "best3", &[]),
-        n("NonMaxSuppression", &["_boxes3", "_best3", "most", "iou"], "chosen", &[]),
+        n("Unsqueeze", &["_sorted", "c0"], "box_batch", &[]),
+        n("Unsqueeze", &["_best", "both"], "score_batch", &[]),
+        n("NonMaxSuppression", &["_box_batch", "_score_batch", "most", "iou"], "chosen", &[]),
         n("Slice", &["_chosen", "c2", "c3", "one"], "last", &[]),
         n("Squeeze", &["_last", "one"], "which", &[]),
         n("Gather", &["_best", "_which"], "kept", &[]),

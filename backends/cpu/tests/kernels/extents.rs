@@ -6,13 +6,12 @@ use mlc_dsl::ir::{Attr, DType, Tensor, Value};
 
 /// Around the widths of vectors and tiles, and around every larger constant of a kernel.
 const EXTENTS: &[usize] = &[
-    0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 49, 63, 64, 65, 95, 97, 111, 113, 127, 129,
-    167, 169, 255, 257, 511, 513, 767, 769, 1023, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193,
-    16385, 32769, 65537, 131073,
+    0, 1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 63, 65, 127, 129, 255, 257, 513, 1025, 2049, 4095, 4096,
+    4097, 8193, 32769,
 ];
 
 /// Elements of all operands together, and terms of a result, that a case may have.
-const MOST: usize = 1 << 17;
+const MOST: usize = 1 << 16;
 
 /// What a kernel computes with these extents.
 struct Sweep {
@@ -38,8 +37,8 @@ fn sweep(all: &[Sweep]) {
                     break;
                 }
                 let name = format!("{} {extents:?}", s.name);
-                let scale = (extent as f64).sqrt().max(8.0);
-                let t = Tolerance(1e-6 * scale, 1e-5);
+                // A sum of n terms of size 1 is rounded n times, each time by less than its size times 6e-8.
+                let t = Tolerance(1e-7 * (extent as f64).max(80.0), 1e-5);
                 check(&name, t, |c| (s.make)(c, &extents));
             }
         }
