@@ -88,7 +88,7 @@ impl<'a> Nodes<'a> {
         scope.values = inputs;
         self.graph(&mut scope, 0, &|i| is_needed[i])?;
         let lists = outputs.iter().filter(|(n, _)| scope.value(n).is_none());
-        for (name, _) in lists.collect::<Vec<_>>() {
+        if let Some((name, _)) = lists.into_iter().next() {
             let reason = "it is a sequence or an optional".to_string();
             let node = format!("output `{}`", mlc_dsl::shown(name));
             return Err(Refused { node, reason });

@@ -76,7 +76,7 @@ pub use raw::{Container, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, 
 pub use raw_error::OnnxError;
 pub use raw_stored::read_value;
 pub use read::{parse_onnx, read_onnx};
-pub use read_as::{ReadAs, read_as};
+pub use read_as::{ReadAs, ReadNode, read_as};
 pub use scan_step::{RecurrenceStep, recurrence_step};
 pub use scans::{rename, spelled_out};
 pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};

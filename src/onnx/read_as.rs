@@ -20,6 +20,9 @@ pub enum ReadAs {
     Nothing,
 }
 
+/// A node, and what each of its results is read as.
+pub type ReadNode = (String, Vec<(String, ReadAs)>);
+
 /// The node of a model that has this name, or a result of this name; and what each of its results is read as.
 ///
 /// # Errors
@@ -28,7 +31,7 @@ pub fn read_as(
     raw: &RawModel,
     library: &Library,
     name: &str,
-) -> Option<Result<(String, Vec<(String, ReadAs)>), ImportError>> {
+) -> Option<Result<ReadNode, ImportError>> {
     let is_it = |n: &&RawNode| n.name == name || n.outputs.iter().any(|o| o == name);
     let node = raw.graph.nodes.iter().find(is_it).filter(|_| !name.is_empty())?;
     let results = node.outputs.iter().filter(|o| !o.is_empty());

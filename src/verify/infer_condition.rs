@@ -91,7 +91,7 @@ pub(super) fn propose(
                         let failing = seen.iter().filter(|l| l.fails).count();
                         return Some(Proposal { condition: texts.join(", "), passing, failing });
                     }
-                    Again::Fails(sample, _) => Some(sample),
+                    Again::Fails(sample, _) => Some(*sample),
                     Again::Never => None,
                 }
             }
@@ -118,14 +118,12 @@ pub(super) fn propose(
 fn guarded(facts: &Facts, guards: &[Expr], options: &CheckOptions) -> Option<Proposal> {
     let mut conditions: Vec<Expr> = Vec::new();
     let mut more = guards.to_vec();
-    let mut failing = 0;
-    for _ in 0..GUARDS {
+    for failing in 1..=GUARDS {
         more.retain(|g| !conditions.contains(g));
         if more.is_empty() {
             return None;
         }
         conditions.append(&mut more);
-        failing += 1;
         match checked_again(facts, &conditions.iter().collect::<Vec<_>>(), options) {
             Again::Holds(passing) => {
                 let texts: Vec<String> = conditions.iter().map(Expr::to_string).collect();
@@ -146,7 +144,7 @@ enum Again {
     /// So many samples agree.
     Holds(usize),
     /// A sample differs; what the right side asks for there.
-    Fails(Sample, Vec<Expr>),
+    Fails(Box<Sample>, Vec<Expr>),
     /// It never matches.
     Never,
 }
@@ -159,7 +157,7 @@ fn checked_again(facts: &Facts, conditions: &[&Expr], options: &CheckOptions) ->
     let (verdict, found) = super::verdict(facts.library, &law, None, &options);
     match (verdict.outcome, found) {
         (Outcome::Holds(e), _) => Again::Holds(e.samples.max(1)),
-        (Outcome::Fails(_), Some((sample, guards))) => Again::Fails(sample, guards),
+        (Outcome::Fails(_), Some((sample, guards))) => Again::Fails(Box::new(sample), guards),
         (Outcome::Fails(_) | Outcome::NoSample { .. }, _) => Again::Never,
     }
 }
