@@ -21,12 +21,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Rounds of questions that a model is imported for as a whole.
+#[cfg(feature = "cli")]
 pub(crate) const MOST_ROUNDS: usize = 256;
 
 /// Parts that one run may come through one after the other.
 const MOST_PARTS: usize = 1 << 14;
 
 /// Computes the outputs of a program from inputs in its order.
+#[cfg(feature = "cli")]
 pub(crate) type Compute<'a> = &'a dyn Fn(&Program, Vec<Tensor>) -> Result<Vec<Tensor>, Error>;
 
 /// The model as it is for the inputs of a run, if it can only be run with these; else as it is. `None` if that takes more
