@@ -101,12 +101,13 @@ fn an_extent_that_a_model_keeps_is_told() {
         assert_eq!(code, Some(2), "{args:?}: {said}");
         said
     };
-    for verb in ["run", "show", "explain"] {
-        let said = refused(&[verb, "m.onnx"]);
-        assert!(said.contains("extents s and 3 do not broadcast"), "{said}");
-        assert!(said.contains("`--bind s=3` reads it for that extent"), "{said}");
+    // An open extent may be 1 or the number: a run decides.
+    for (verb, model) in
+        [("run", "m.onnx"), ("show", "m.onnx"), ("explain", "m.onnx"), ("run", "u.onnx")]
+    {
+        let (code, _, said) = run(dir.path(), &[verb, model], b"");
+        assert_eq!(code, Some(0), "{verb} {model}: {said}");
     }
-    assert!(!refused(&["run", "u.onnx"]).contains("--bind"), "it has no name");
     assert!(!refused(&["run", "w.onnx"]).contains("--bind"), "no symbol is concerned");
     let bound = ["optimize", "m.onnx", "-o", "o.onnx", "--bind", "s=3", "--no-check", "-q"];
     assert_eq!(run(dir.path(), &bound, b"").0, Some(0));
