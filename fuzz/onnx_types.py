@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes src/onnx/types.txt: which element types the operators of ONNX take and yield, version by version.
+"""Writes src/onnx/types.txt: which element types the operators of ONNX take and yield, and which attributes they have,
+version by version.
 
     python fuzz/onnx_types.py > src/onnx/types.txt        needs: onnx
 """
@@ -14,28 +15,41 @@ SHORT = {
     "float4e2m1": "f4e2m1", "int4": "i4", "uint4": "u4", "int2": "i2", "uint2": "u2", "string": "str",
 }
 NEWEST = 28
+OPTION = onnx.defs.OpSchema.FormalParameterOption
 
 
 def types(schema, value):
-    """The types of an input or output that are known here, in a fixed order."""
+    """The types of an input or output that are known here, in a fixed order; `?` before those of one that may be left out."""
     allowed = next((c.allowed_type_strs for c in schema.type_constraints
                     if c.type_param_str == value.type_str), [value.type_str])
     names = {t[len("tensor("):-1] for t in allowed if t.startswith("tensor(")}
-    return ",".join(s for n, s in SHORT.items() if n in names) or "-"
+    mark = "?" if value.option == OPTION.Optional else ""
+    return mark + (",".join(s for n, s in SHORT.items() if n in names) or "-")
+
+
+def attributes(schema):
+    """The attributes, `!` behind those that must be given."""
+    names = (n + ("!" if a.required else "") for n, a in sorted(schema.attributes.items()))
+    return " ".join(names) or "-"
 
 
 def line(schema):
     def side(values):
         parts = [types(schema, v) for v in values]
-        if values and values[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+        if values and values[-1].option == OPTION.Variadic:
             parts.append("...")
         return " ".join(parts) or "-"
-    return f"{schema.name} {schema.since_version}: {side(schema.inputs)} -> {side(schema.outputs)}"
+    return f"{schema.name} {schema.since_version}: {side(schema.inputs)} -> {side(schema.outputs)} | {attributes(schema)}"
 
 
-print("# Element types that ONNX's operators take and yield, each from a version of the operator set on.")
-print(f"# Written by fuzz/onnx_types.py from the schemas of onnx {onnx.__version__}, up to version {NEWEST}.")
-schemas = [s for s in onnx.defs.get_all_schemas_with_history()
-           if s.domain == "" and s.since_version <= NEWEST and not s.deprecated]
-for s in sorted(schemas, key=lambda s: (s.name, s.since_version)):
-    print(line(s))
+def main():
+    print("# Element types that ONNX's operators take and yield, and their attributes, each from a version of the operator set on.")
+    print(f"# Written by fuzz/onnx_types.py from the schemas of onnx {onnx.__version__}, up to version {NEWEST}.")
+    schemas = [s for s in onnx.defs.get_all_schemas_with_history()
+               if s.domain == "" and s.since_version <= NEWEST and not s.deprecated]
+    for s in sorted(schemas, key=lambda s: (s.name, s.since_version)):
+        print(line(s))
+
+
+if __name__ == "__main__":
+    main()

@@ -10,9 +10,10 @@ use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_onnx::{
-    ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, faults,
-    printable, spelled_out,
+    Counts, ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export_counted,
+    export_plan_counted, faults, printable, spelled_out,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// True if results for a target are files for a runtime, and not run here.
@@ -48,9 +49,19 @@ pub fn written(
     info: &ModelInfo,
     opset: i64,
 ) -> Result<RawModel, Error> {
+    Ok(counted(program, library, info, opset)?.0)
+}
+
+/// The same, with how many nodes are written for each node of the model.
+fn counted(
+    program: &Program,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> Result<(RawModel, Counts), Error> {
     match spelled_out(program, library, info, opset) {
-        Some((program, info)) => Ok(export(&program, library, &info, opset)?),
-        None => Ok(export(program, library, info, opset)?),
+        Some((program, info)) => Ok(export_counted(&program, library, &info, opset)?),
+        None => Ok(export_counted(program, library, info, opset)?),
     }
 }
 
@@ -60,14 +71,14 @@ fn result(
     library: &Library,
     info: &ModelInfo,
     opset: i64,
-) -> Result<RawModel, Error> {
+) -> Result<(RawModel, Counts), Error> {
     match o.planned() {
         // Kernels that compute what a kept node reads together with what follows it would need it before and after.
-        Some(plan) => match export_plan(plan, library, info, opset) {
-            Err(ExportError::Opaque { .. }) => written(&o.source, library, info, opset),
+        Some(plan) => match export_plan_counted(plan, library, info, opset) {
+            Err(ExportError::Opaque { .. }) => counted(&o.source, library, info, opset),
             done => Ok(done?),
         },
-        None => written(&o.program, library, info, opset),
+        None => counted(&o.program, library, info, opset),
     }
 }
 
@@ -84,12 +95,55 @@ pub fn prepare(options: &mut Options, info: &mut ModelInfo, library: &Library, o
 /// # Errors
 /// A stage fails, or the result cannot be written.
 pub fn optimize(
-    mut source: Program,
+    source: Program,
     library: &Arc<Library>,
     info: &ModelInfo,
     opset: i64,
     options: &Options,
 ) -> Result<(Optimized, RawModel), Error> {
+    let Written { optimized, raw, .. } = optimize_counted(source, library, info, opset, options)?;
+    Ok((optimized, raw))
+}
+
+/// A result and what it is written as.
+pub(crate) struct Written {
+    pub optimized: Optimized,
+    pub raw: RawModel,
+    /// How many nodes are written for each node of the model.
+    pub counts: Counts,
+}
+
+/// Nodes of the model, by name, that grew: several are written for each, and no operator would write one of them at once.
+pub(crate) fn grown(
+    result: &Written,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> BTreeSet<String> {
+    let several = |counts: &Counts| -> BTreeSet<String> {
+        counts.iter().filter(|(_, n)| **n > 1).map(|(name, _)| name.clone()).collect()
+    };
+    let found = several(&result.counts);
+    if found.is_empty() {
+        return found;
+    }
+    // A node that is one operator here was rewritten because that gains.
+    let plain = counted(&result.optimized.source, library, info, opset);
+    let plain = plain.map_or_else(|_| BTreeSet::new(), |(_, counts)| several(&counts));
+    &found & &plain
+}
+
+/// The same as [`optimize`], with how many nodes are written for each node of the model.
+///
+/// # Errors
+/// As there.
+pub(crate) fn optimize_counted(
+    mut source: Program,
+    library: &Arc<Library>,
+    info: &ModelInfo,
+    opset: i64,
+    options: &Options,
+) -> Result<Written, Error> {
     let mut info = info.clone();
     if let Some((program, model)) = spelled_out(&source, library, &info, opset) {
         (source, info) = (program, model);
@@ -97,22 +151,23 @@ pub fn optimize(
     let told = bodies::optimize(&mut info, &mut source, library, opset, options);
     let info = &info;
     let mut options = options.clone();
-    let (first, raw) = loop {
+    let (first, written) = loop {
         let found = pipeline::optimize(source, library, &options)?;
         match result(&found, library, info, opset) {
-            Ok(raw) => break (found, raw),
+            Ok(written) => break (found, written),
             Err(_) if does_without(&mut options, &found, library, info, opset) => {
                 source = found.source;
             }
             Err(e) => return Err(e),
         }
     };
-    let (mut optimized, raw) = with_few_nodes(first, raw, library, info, opset, &options)?;
+    let (mut optimized, (raw, counts)) =
+        with_few_nodes(first, written, library, info, opset, &options)?;
     optimized.report.notes.extend(told.notes);
     optimized.report.laws_turned_off.extend(told.off);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();
-    Ok((optimized, raw))
+    Ok(Written { optimized, raw, counts })
 }
 
 /// Takes an operator that cannot be written from those that a result may have; `false` if the model itself has it.
@@ -139,24 +194,24 @@ pub(crate) const CLOSE: f64 = 0.02;
 /// for.
 fn with_few_nodes(
     optimized: Optimized,
-    raw: RawModel,
+    written: (RawModel, Counts),
     library: &Arc<Library>,
     info: &ModelInfo,
     opset: i64,
     options: &Options,
-) -> Result<(Optimized, RawModel), Error> {
-    let nodes = raw.graph.nodes.len();
+) -> Result<(Optimized, (RawModel, Counts)), Error> {
+    let nodes = written.0.graph.nodes.len();
     if nodes <= info.nodes || options.objective != Objective::Latency {
-        return Ok((optimized, raw));
+        return Ok((optimized, written));
     }
     let costing = Costing { few: true, ..options.costing.clone() };
     let options = Options { costing, ..options.clone() };
     let mut other = pipeline::optimize(optimized.source.clone(), library, &options)?;
     let shorter = result(&other, library, info, opset)?;
-    let fewer = shorter.graph.nodes.len();
+    let fewer = shorter.0.graph.nodes.len();
     let most = optimized.report.cost_after * (1.0 + CLOSE);
     if fewer >= nodes || other.report.cost_after > most {
-        return Ok((optimized, raw));
+        return Ok((optimized, written));
     }
     other.report.notes.push(format!(
         "{nodes} nodes would be estimated {:.1} % faster: {fewer} are kept",

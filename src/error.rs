@@ -307,7 +307,9 @@ impl From<ExportError> for Error {
                 Some((_, name)) => error.at(format!("kernel `{}`", told(name))),
                 None => error,
             },
-            ExportError::OperatorSet { .. } | ExportError::Opaque { .. } => error,
+            ExportError::OperatorSet { .. }
+            | ExportError::Opaque { .. }
+            | ExportError::Names { .. } => error,
         }
     }
 }

@@ -42,6 +42,7 @@
 
 mod as_onnx;
 pub mod as_read;
+mod as_themselves;
 mod bodies;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -19,7 +19,7 @@ use mlc_explore::progress;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
 use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -185,6 +185,28 @@ impl Model {
             reader.kept.append(&mut keep);
             model = with_room(|| reader.understand((**raw).clone(), path.as_deref()))?;
         }
+    }
+
+    /// The same model, read with these nodes kept as they are.
+    ///
+    /// # Errors
+    /// As when it is read.
+    pub(crate) fn keeping(&self, names: &BTreeSet<String>) -> Result<Model, Error> {
+        let ModelSource::Onnx { raw, path } = &*self.source else { return Ok(self.clone()) };
+        let mut reader = self.reader.clone();
+        reader.kept.extend(names.iter().cloned());
+        with_room(|| reader.understand((**raw).clone(), path.as_deref()))
+    }
+
+    /// Those of these nodes that can be written as they are where operators of these domains run: they are of the file, each has
+    /// a name of its own, and no bodies.
+    pub(crate) fn may_stay(
+        &self,
+        names: &BTreeSet<String>,
+        domains: &BTreeMap<String, i64>,
+    ) -> BTreeSet<String> {
+        let ModelSource::Onnx { raw, .. } = &*self.source else { return BTreeSet::new() };
+        mlc_onnx::may_stay(&raw.graph, names, domains)
     }
 
     /// Nodes of the file's graph; none of a `.rules` text.

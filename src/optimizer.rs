@@ -13,7 +13,7 @@ use crate::pipeline::selfcheck::Guard;
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
 use crate::staged::Prepare;
-use crate::{as_onnx, model, names, pipeline, profile, show};
+use crate::{as_onnx, as_themselves, model, names, pipeline, profile, show};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::shown;
@@ -256,7 +256,9 @@ impl Optimizer {
         options.costing.described = device.described(&model.library, &options.target);
         let (mut result, raw) = if as_onnx::is_written(&model.library, &options.target) {
             as_onnx::prepare(&mut options, &mut info, &model.library, opset);
-            let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
+            let mut named = model.clone();
+            named.program = program;
+            let (result, raw) = as_themselves::optimize(&named, &info, opset, &options)?;
             (result, Some(raw))
         } else {
             (pipeline::optimize(program, &model.library, &options)?, None)

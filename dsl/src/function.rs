@@ -99,7 +99,10 @@ functions! {
         Strides "strides" ("shape") "how far apart neighbours along each axis lie, in elements"
         UnitAxes "unit_axes" ("from, to") "where `to` has entries of 1 that `from` lacks; an error if more differs"
         ReshapeSpec "reshape_spec" ("from, to")
-            "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left"
+            "ONNX Reshape's target with 0 for a copied symbol and -1 for one that is left; an error if more are"
+        ReshapeRest "reshape_rest" ("from, spec")
+            "the product of the extents beside the -1 of a target of ONNX's Reshape; 1 if it has none"
+        FlattenAxis "flatten_axis" ("from, to") "the axis before which ONNX's Flatten cuts; an error if `to` is no such shape"
         ExpandSpec "expand_spec" ("from, to") "ONNX Expand's target: 1 where the operand has the extent already"
         SliceStart "slice_start" ("shape, start, step") "ONNX Slice's first index of each axis"
         SliceSize "slice_size" ("shape, start, end, step") "ONNX Slice's number of elements of each axis"

@@ -19,6 +19,8 @@ pub struct Declaration {
     pub domain: String,
     /// A file that is written keeps such nodes as they are: runtimes recognise them and what is around them.
     pub opaque: bool,
+    /// On which inputs the operator is defined: nothing else is written as it.
+    pub conditions: Vec<Expr>,
     /// Shared parts: one name, or several that take apart a tuple.
     pub lets: Vec<(Vec<Name>, Expr)>,
     /// How it reads: the first applicable alternative.
@@ -153,11 +155,13 @@ pub enum Question {
     Results,
     /// Whether an output is used.
     Wanted,
+    /// Whether an extent is not 0. A model that is read says so: it would not run otherwise.
+    Nonzero,
 }
 
 impl Question {
     /// All of them with their words.
-    pub const ALL: [(Question, &'static str); 8] = [
+    pub const ALL: [(Question, &'static str); 9] = [
         (Question::Present, "present"),
         (Question::Known, "known"),
         (Question::Constant, "constant"),
@@ -166,6 +170,7 @@ impl Question {
         (Question::Count, "count"),
         (Question::Results, "results"),
         (Question::Wanted, "wanted"),
+        (Question::Nonzero, "nonzero"),
     ];
 
     /// The one of a word.

@@ -39,7 +39,9 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
             out
         })),
         (F::UnitAxes, 2) => ints((|| unit_axes(&l(0)?, &l(1)?))()),
-        (F::ReshapeSpec, 2) => ints((|| Ok(reshape_spec(&l(0)?, l(1)?)))()),
+        (F::ReshapeSpec, 2) => ints((|| reshape_spec(&l(0)?, l(1)?))()),
+        (F::ReshapeRest, 2) => (|| Ok(Val::Attr(Attr::Int(reshape_rest(&l(0)?, &l(1)?)))))(),
+        (F::FlattenAxis, 2) => (|| Ok(Val::Attr(Attr::int(flatten_axis(&l(0)?, &l(1)?)?))))(),
         (F::ExpandSpec, 2) => ints((|| Ok(expand_spec(&l(0)?, l(1)?)))()),
         (F::SliceStart, 3) => {
             ints((|| entries(&[l(0)?, l(1)?, l(2)?], |e| slice_start(&e[0], &e[1], &e[2])))())
@@ -206,16 +208,16 @@ fn unit_axes(from: &[Extent], to: &[Extent]) -> Result<Vec<Extent>, EvalError> {
     }
 }
 
-fn reshape_spec(from: &[Extent], to: Vec<Extent>) -> Vec<Extent> {
+fn reshape_spec(from: &[Extent], to: Vec<Extent>) -> Result<Vec<Extent>, EvalError> {
     let symbolic = |e: &Extent| e.as_const().is_none();
     if !to.iter().any(symbolic) {
-        return to;
+        return Ok(to);
     }
     let copied = |(i, e): (usize, &Extent)| from.get(i) == Some(e);
     let mut left = to.iter().enumerate().filter(|(i, e)| symbolic(e) && !copied((*i, e)));
     let last = left.next().map(|(i, _)| i);
     if left.next().is_some() {
-        return to;
+        return Err(EvalError::invalid("two extents would have to be found out"));
     }
     // With a symbol that is not copied, -1 stands there; the others are copied or known.
     let mut out = to;
@@ -226,7 +228,26 @@ fn reshape_spec(from: &[Extent], to: Vec<Extent>) -> Vec<Extent> {
             *e = Extent::from(0);
         }
     }
-    out
+    Ok(out)
+}
+
+fn reshape_rest(from: &[Extent], spec: &[Extent]) -> Extent {
+    let one = Extent::from(1);
+    if !spec.iter().any(|e| e.is(-1)) {
+        return one;
+    }
+    let others = spec.iter().enumerate().filter(|(_, e)| !e.is(-1));
+    others.fold(one, |all, (i, e)| &all * if e.is(0) { from.get(i).unwrap_or(e) } else { e })
+}
+
+fn flatten_axis(from: &[Extent], to: &[Extent]) -> Result<i64, EvalError> {
+    let product = |part: &[Extent]| part.iter().fold(Extent::from(1), |all, e| &all * e);
+    let cuts = |a: &usize| match to {
+        [rows, columns] => product(&from[..*a]) == *rows && product(&from[*a..]) == *columns,
+        _ => false,
+    };
+    let axis = (0..=from.len()).find(cuts);
+    axis.map(|a| a as i64).ok_or_else(|| EvalError::invalid("it is no matrix of the same tensor"))
 }
 
 fn expand_spec(from: &[Extent], to: Vec<Extent>) -> Vec<Extent> {
@@ -386,6 +407,16 @@ mod tests {
         let lists = |v: &[Extent]| Val::Attr(Attr::Ints(v.to_vec()));
         let from = lists(&[b.clone(), s.clone(), Extent::from(768)]);
         let to = lists(&[b, s, Extent::from(12), Extent::from(64)]);
-        assert_eq!(apply(F::ReshapeSpec, &[from, to]), Some(Ok(list(&[0, 0, 12, 64]))));
+        assert_eq!(apply(F::ReshapeSpec, &[from.clone(), to]), Some(Ok(list(&[0, 0, 12, 64]))));
+        let apart = lists(&[Extent::sym("u"), Extent::sym("v")]);
+        assert!(apply(F::ReshapeSpec, &[from.clone(), apart]).is_some_and(|r| r.is_err()));
+        let rest = |spec: &[i64]| apply(F::ReshapeRest, &[from.clone(), list(spec)]);
+        let extent = |e: Extent| Some(Ok(Val::Attr(Attr::Int(e))));
+        assert_eq!(rest(&[0, -1, 12]), extent(&Extent::sym("b") * &Extent::from(12)));
+        assert_eq!(rest(&[0, 0, 12, 64]), extent(Extent::from(1)));
+        let flat = |to: &[Extent]| apply(F::FlattenAxis, &[from.clone(), lists(to)]);
+        let (rows, columns) = (&Extent::sym("b") * &Extent::sym("s"), Extent::from(768));
+        assert_eq!(flat(&[rows.clone(), columns]), Some(Ok(Val::Attr(Attr::int(2)))));
+        assert!(flat(&[rows, Extent::sym("b")]).is_some_and(|r| r.is_err()));
     }
 }

@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::work::{Works, bytes, elements};
 use crate::{CostModel, Work};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
-use mlc_dsl::ir::{Attr, DType, Type};
+use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{
     self, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
 };
@@ -265,6 +265,9 @@ impl<'a> TargetPrices<'a> {
         if self.aim == Aim::Few && call.class != OpClass::View {
             work.launches += 1.0;
         }
+        if self.allowed.is_some() {
+            work.launches += shape_nodes(call, attrs, args);
+        }
         if let Some(jitter) = self.jitter {
             let factor = jitter.factor(&call.name);
             work = work.scaled(factor);
@@ -387,6 +390,17 @@ impl<'a> TargetPrices<'a> {
             (None, CallKind::Op(_) | CallKind::Extern(_)) => true,
             (None, CallKind::Def(_)) => self.of.contains_key(&id) || self.by_element[id.0 as usize],
         }
+    }
+}
+
+/// Nodes of a graph that compute the shape which a view is given: where more than one open extent is not the operand's own, each is
+/// read off some shape, and they are put together.
+fn shape_nodes(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
+    let (OpClass::View, [Attr::Ints(to)], [x]) = (call.class, attrs, args) else { return 0.0 };
+    let is_found = |(i, e): (usize, &Extent)| e.as_const().is_some() || x.shape.get(i) == Some(e);
+    match to.iter().enumerate().filter(|at| !is_found(*at)).count() {
+        0 | 1 => 0.0,
+        n => n as f64 + 1.0,
     }
 }
 

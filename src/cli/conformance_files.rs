@@ -3,8 +3,8 @@
 use super::Common;
 use super::model::reader;
 use super::shape_option::ShapeOptions;
-use crate::as_onnx;
 use crate::pipeline::Options;
+use crate::{as_onnx, as_themselves};
 use anyhow::Context;
 use mlc_onnx::write_onnx;
 use std::path::Path;
@@ -23,11 +23,11 @@ pub(super) fn write(
     let info = model.info().context("it is no ONNX model")?;
     let opset = as_onnx::opset(info, None)?;
     let model = model.written_at(opset)?;
-    let mut info = model.info.unwrap_or_default();
+    let mut info = model.info.clone().unwrap_or_default();
     let target = target.to_string();
     let mut options = Options { target, threads: 1, seed: common.seed, ..Options::default() };
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
-    let (_, raw) = as_onnx::optimize(model.program, &model.library, &info, opset, &options)?;
+    let (_, raw) = as_themselves::optimize(&model, &info, opset, &options)?;
     write_onnx(&raw, output)?;
     Ok(())
 }

@@ -5,13 +5,13 @@ use super::model::{Tuning, load_offering, told_notes};
 use super::run_inputs::RunInputs;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
-use crate::as_onnx;
 use crate::as_read::AsRead;
 use crate::error::Error;
 use crate::explain::seconds;
 use crate::model::{Model, input_names};
 use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
+use crate::{as_onnx, as_themselves};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
@@ -101,8 +101,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
     let mut held = AsRead::check(&model, &mut options)?;
     clock.stage("file's operators");
-    let program = model.program.clone();
-    let (optimized, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
+    let (optimized, raw) = as_themselves::optimize(&model, &info, opset, &options)?;
     clock.stage("optimize");
     let mut report = optimized.report.clone();
     if let Some(held) = &mut held {

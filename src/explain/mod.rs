@@ -176,7 +176,7 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, Strin
 }
 
 /// The name of every node, or else that of the first node that is computed from it and has one.
-fn names(program: &Program) -> Vec<&str> {
+pub(crate) fn names(program: &Program) -> Vec<&str> {
     let mut out: Vec<&str> = program.nodes.iter().map(|n| n.origin.as_str()).collect();
     for i in (0..out.len()).rev() {
         for arg in &program.nodes[i].args {

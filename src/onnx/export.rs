@@ -9,9 +9,10 @@ use super::export_graph::Graph;
 use super::export_kernels::Planned;
 use super::export_rules::Rules;
 use super::export_types::NEWEST_OPSET;
-use super::export_write::write;
+use super::export_write::{Counts, write};
 use super::import::ModelInfo;
 use super::raw::{RawDim, RawModel, RawValueInfo};
+use super::raw_order;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{self, Fault, Plan};
@@ -62,6 +63,12 @@ pub enum ExportError {
         /// Why not.
         reason: String,
     },
+    /// Names of the model do not let it be written.
+    #[error("the result would be no valid graph: {}", told(reason))]
+    Names {
+        /// What is wrong.
+        reason: String,
+    },
     /// The body of a definition is ill-typed.
     #[error("the definition `{op}`: {}", told(reason))]
     Body {
@@ -91,6 +98,7 @@ impl ExportError {
             ExportError::Opaque { .. } => Some(
                 "declare the operators of the nodes that are kept (`onnx` items in a --rules file), or leave `--opset` out",
             ),
+            ExportError::Names { .. } => Some("give the values of the model names that differ"),
             ExportError::Body { .. } => {
                 Some("`mlc-rewrite check` on the text that declares the definition says more")
             }
@@ -113,6 +121,16 @@ pub fn export(
     model: &ModelInfo,
     opset: i64,
 ) -> Result<RawModel, ExportError> {
+    Ok(export_counted(program, library, model, opset)?.0)
+}
+
+/// The same, with how many nodes are written for each node of the model.
+pub fn export_counted(
+    program: &Program,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> Result<(RawModel, Counts), ExportError> {
     let planned = Planned::of_nodes(program, library);
     chosen(planned, library, model, opset, &written).map_err(|stop| match stop {
         Stop::Unwritten(Unwritten { op, origin, .. }, _) => {
@@ -129,6 +147,16 @@ pub fn export_plan(
     model: &ModelInfo,
     opset: i64,
 ) -> Result<RawModel, ExportError> {
+    Ok(export_plan_counted(plan, library, model, opset)?.0)
+}
+
+/// The same, with how many nodes are written for each node of the model.
+pub fn export_plan_counted(
+    plan: &Plan,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> Result<(RawModel, Counts), ExportError> {
     if let Some(fault) = plan::faults(plan, library).into_iter().next() {
         return Err(ExportError::Kernel { fault });
     }
@@ -184,7 +212,8 @@ pub(super) fn stuck(
     let rules = Rules::of(library, &opsets);
     let mut current = Planned::of_nodes(program, library);
     for _ in 0..MAX_ROUNDS {
-        let unwritten = Forms::of(Graph::of(&current, library), &rules, opset).ok()?.unwritten;
+        let unwritten =
+            Forms::of(Graph::of(&current, library), &rules, &model.facts, opset).ok()?.unwritten;
         let is_primitive = |id: &&NodeId| match &current.program.node(**id).kind {
             NodeKind::Apply(call, _) => !matches!(library.call(*call).kind, CallKind::Def(_)),
             NodeKind::Input(_) | NodeKind::Const(_) => false,
@@ -259,7 +288,7 @@ fn chosen<T>(
     }
     let mut current = planned;
     for _ in 0..MAX_ROUNDS {
-        let forms = Forms::of(Graph::of(&current, library), &rules, opset)?;
+        let forms = Forms::of(Graph::of(&current, library), &rules, &model.facts, opset)?;
         if forms.unwritten.is_empty() {
             return Ok(then(Chosen { program: &current.program, forms, opsets, model, opset })?);
         }
@@ -272,9 +301,9 @@ fn chosen<T>(
     }))
 }
 
-fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
+fn written(chosen: Chosen<'_>) -> Result<(RawModel, Counts), ExportError> {
     let Chosen { program, forms, mut opsets, model, opset } = chosen;
-    let mut graph = write(forms, model, opset)?;
+    let (mut graph, counts) = write(forms, model, opset)?;
     graph.outputs = program.outputs.iter().map(|(n, v)| value_info(n, program.ty(*v))).collect();
     graph.inputs = program.inputs.iter().map(|(n, t)| interface(n, t, model)).collect();
     if let Some((node, _)) = model.opaque.nodes.first() {
@@ -291,9 +320,10 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
             graph.initializers.insert(input.name.clone(), tensor.clone());
         }
     }
+    raw_order::verify(&graph).map_err(|e| ExportError::Names { reason: e.to_string() })?;
     let used = graph.domains();
     opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
-    Ok(RawModel {
+    let model = RawModel {
         ir_version: model.ir_version.max(ir_version(opset)),
         opset_imports: opsets,
         producer_name: model.producer_name.clone(),
@@ -303,7 +333,8 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
         doc_string: model.doc_string.clone(),
         metadata_props: model.metadata_props.clone(),
         graph,
-    })
+    };
+    Ok((model, counts))
 }
 
 pub(super) fn value_info(name: &str, ty: &Type) -> RawValueInfo {

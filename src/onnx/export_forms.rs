@@ -8,13 +8,14 @@ use super::export_core::Core;
 use super::export_graph::Graph;
 use super::export_match::{Found, find, settle};
 use super::export_rules::{Rule, Rules};
-use super::export_types::allowed;
+use super::export_types::{allowed, has_attributes, is_implemented};
 use super::raw::RawAttr;
 use super::raw_tensor;
+use super::read_facts::ReadFacts;
 use indexmap::IndexMap;
-use mlc_dsl::eval::eval;
-use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Value};
-use mlc_dsl::library::Name;
+use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
+use mlc_dsl::library::{CallKind, Name};
 use mlc_dsl::onnx::{Kind, Param, ParamKind, Print};
 use std::collections::HashSet;
 
@@ -57,6 +58,19 @@ pub(super) struct Form {
     pub outputs: Vec<Value>,
     /// The imported node it comes from; may be empty.
     pub origin: String,
+    /// Runtimes have code for it, or the model has such a node.
+    runs: bool,
+}
+
+impl Form {
+    /// True if no extents are computed for it.
+    fn is_free(&self) -> bool {
+        let known = |i: &Operand| match i {
+            Operand::Extents(v, _) => v.iter().all(|e| e.as_const().is_some()),
+            Operand::Value(_) | Operand::Const(_) | Operand::Absent => true,
+        };
+        self.inputs.iter().all(known)
+    }
 }
 
 /// What is left to do for a value.
@@ -74,6 +88,7 @@ pub(super) struct Forms<'a, 'r> {
     /// Nodes of the program that no pattern writes.
     pub unwritten: HashSet<NodeId>,
     rules: &'r Rules<'r>,
+    facts: &'r ReadFacts,
     opset: i64,
     /// Most nodes of the graph: clauses that write each other in a circle come to an end.
     limit: usize,
@@ -84,11 +99,12 @@ impl<'a, 'r> Forms<'a, 'r> {
     pub fn of(
         graph: Graph<'a>,
         rules: &'r Rules<'r>,
+        facts: &'r ReadFacts,
         opset: i64,
     ) -> Result<Forms<'a, 'r>, ExportError> {
         let limit = graph.len().saturating_mul(8).saturating_add(1 << 10);
         let (nodes, unwritten) = (Vec::new(), HashSet::new());
-        let mut forms = Forms { graph, nodes, unwritten, rules, opset, limit };
+        let mut forms = Forms { graph, nodes, unwritten, rules, facts, opset, limit };
         let mut written = HashSet::new();
         for (_, v) in forms.graph.outputs.clone() {
             let nodes = forms.need(v, &mut written)?;
@@ -154,15 +170,23 @@ impl<'a, 'r> Forms<'a, 'r> {
         if self.graph.len() > self.limit {
             return None;
         }
+        let is_composed = matches!(self.graph.library.call(*call).kind, CallKind::Def(_));
         let rules = self.rules;
+        let (mut best, mut spare) = (None::<(usize, Form)>, None::<Form>);
         for rule in rules.at(*call) {
-            if let Some(found) = find(&self.graph, rule, id)
-                && let Some(form) = self.form(rule, &found, id)
-            {
-                return Some(form);
+            // Of patterns of one size one is taken that needs no nodes for extents.
+            if best.as_ref().is_some_and(|(size, _)| rule.form.size < *size) {
+                break;
+            }
+            let Some(found) = find(&self.graph, rule, id, &self.facts.positive) else { continue };
+            match self.form(rule, &found, id) {
+                Some(form) if form.runs && form.is_free() => return Some(form),
+                Some(form) if form.runs => drop(best.get_or_insert((rule.form.size, form))),
+                form => spare = spare.or(form),
             }
         }
-        None
+        // What runtimes have no code for is written where nothing else can be: a definition is written as its body.
+        best.map(|(_, form)| form).or(spare.filter(|_| !is_composed))
     }
 
     fn form(&mut self, rule: &Rule<'_>, found: &Found<'_>, id: NodeId) -> Option<Form> {
@@ -185,11 +209,21 @@ impl<'a, 'r> Forms<'a, 'r> {
         let before = rule.print.map_or(0, |print| print.result);
         let unread = std::iter::repeat_n(None, before);
         let made: Vec<Option<DType>> = unread.chain(found.outputs.iter().map(dtype)).collect();
-        let standard = rule.item.decl.domain.is_empty();
-        if standard && !allowed(&rule.item.name, self.opset, &taken, &made) {
+        let (name, domain) = (&*rule.item.name, rule.item.decl.domain.as_str());
+        let given: Vec<&str> = attrs.keys().map(String::as_str).collect();
+        if domain.is_empty()
+            && !(allowed(name, self.opset, &taken, &made)
+                && has_attributes(name, self.opset, &given))
+        {
             return None;
         }
+        if !self.is_defined(rule, &inputs) {
+            return None;
+        }
+        let runs = is_implemented(domain, name, self.opset, &taken, &made)
+            || self.facts.has_operator(domain, name, taken.first().copied().flatten());
         Some(Form {
+            runs,
             op_type: rule.item.name.to_string(),
             domain: rule.item.decl.domain.clone(),
             inputs,
@@ -198,6 +232,22 @@ impl<'a, 'r> Forms<'a, 'r> {
             outputs: found.outputs.clone(),
             origin,
         })
+    }
+
+    /// True if the operator is defined on these inputs, as far as its item says.
+    fn is_defined(&self, rule: &Rule<'_>, inputs: &[Operand]) -> bool {
+        let decl = &rule.item.decl;
+        let mut env = Env::default();
+        let places = decl.params.iter().filter(|p| !matches!(p.kind, ParamKind::Attr(_)));
+        for (p, operand) in places.zip(inputs).filter(|_| !decl.conditions.is_empty()) {
+            let ty = match operand {
+                Operand::Value(v) => self.graph.ty(*v).clone(),
+                Operand::Const(t) => Type::known(t.dtype(), t.shape()),
+                Operand::Extents(..) | Operand::Absent => continue,
+            };
+            env.bind_tensor(&p.name, ty);
+        }
+        decl.conditions.iter().all(|c| matches!(truth(c, &env), Ok(Some(true))))
     }
 
     /// Inputs and attributes of an alternative of reading, read backwards.

@@ -3,6 +3,7 @@
 use super::export_graph::Graph;
 use super::export_rules::Rule;
 use super::import_bind::shortest;
+use super::read_facts::Positive;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
@@ -28,6 +29,8 @@ pub(super) struct Found<'p> {
     /// The values that the ONNX node will define, in its order.
     pub outputs: Vec<Value>,
     covered: Vec<NodeId>,
+    /// What is not 0 wherever the model runs.
+    positive: Option<&'p Positive>,
     /// Equations that hold once every name has a value.
     deferred: Vec<(&'p Expr, Attr)>,
 }
@@ -42,8 +45,13 @@ impl Found<'_> {
 }
 
 /// The first way in which the rule matches with its root at `node`, all conditions fulfilled.
-pub(super) fn find<'p>(graph: &Graph<'_>, rule: &Rule<'p>, node: NodeId) -> Option<Found<'p>> {
-    let mut start = Found::default();
+pub(super) fn find<'p>(
+    graph: &Graph<'_>,
+    rule: &Rule<'p>,
+    node: NodeId,
+    positive: &'p Positive,
+) -> Option<Found<'p>> {
+    let mut start = Found { positive: Some(positive), ..Found::default() };
     for (name, value) in &rule.form.fixed {
         start.env.bind_attr(name, value.clone());
     }
@@ -167,6 +175,11 @@ pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
                 Question::Present => ExprKind::Bool(name.is_some_and(|n| found.has(n))),
                 Question::Constant => {
                     ExprKind::Bool(name.is_some_and(|n| found.constants.contains(n)))
+                }
+                Question::Nonzero => {
+                    let extent = args.first().map(|e| eval(&settle(e, found), &found.env));
+                    let holds = |e: &Extent| found.positive.is_some_and(|p| p.holds(e));
+                    ExprKind::Bool(matches!(extent, Some(Ok(Attr::Int(e))) if holds(&e)))
                 }
                 Question::Count => {
                     let list = name.and_then(|n| found.lists.get(n));

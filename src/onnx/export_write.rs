@@ -8,7 +8,7 @@ use super::import::ModelInfo;
 use super::raw::{RawAttr, RawGraph, RawNode};
 use indexmap::IndexMap;
 use mlc_dsl::ir::{NodeKind, Tensor, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A model under construction.
 struct Writer<'g, 'a> {
@@ -21,7 +21,14 @@ struct Writer<'g, 'a> {
     written_in_order: bool,
     /// Constants that nodes which are kept read by these names.
     constants: &'g IndexMap<String, Tensor>,
+    made: Counts,
+    /// Nodes of no name that nothing named has read yet.
+    unnamed: usize,
 }
+
+/// For each node of the model how many nodes are written for it: what bears its name, what that alone needs, and the extents that
+/// it is the first to need.
+pub type Counts = BTreeMap<String, usize>;
 
 /// The model's graph, and the names that are taken.
 #[derive(Default)]
@@ -90,7 +97,7 @@ pub(super) fn write(
     forms: Forms<'_, '_>,
     model: &ModelInfo,
     opset: i64,
-) -> Result<RawGraph, ExportError> {
+) -> Result<(RawGraph, Counts), ExportError> {
     let Forms { graph, nodes, .. } = forms;
     let mut out = Sheet::default();
     out.graph.name = model.graph_name.clone();
@@ -110,7 +117,16 @@ pub(super) fn write(
     let constants = &model.opaque.constants;
     // Nodes that are kept may need what is read off a result before that result is there.
     let written_in_order = model.opaque.nodes.is_empty();
-    let mut writer = Writer { graph: &graph, names, out, shapes, constants, written_in_order };
+    let mut writer = Writer {
+        graph: &graph,
+        names,
+        out,
+        shapes,
+        written_in_order,
+        constants,
+        made: Counts::new(),
+        unnamed: 0,
+    };
     // Outputs that only say what extents others have come behind these.
     let is_extents = |v: Value| {
         let node = graph.node(v.node);
@@ -122,12 +138,14 @@ pub(super) fn write(
     let (extents, others): (Vec<_>, Vec<_>) = outputs.partition(|((_, v), _)| is_extents(*v));
     for ((name, v), forms) in others.into_iter().chain(extents) {
         for form in forms {
+            let (origin, before) = (form.origin.clone(), writer.out.graph.nodes.len());
             writer.write(form)?;
+            writer.count(origin, writer.out.graph.nodes.len() - before);
         }
         writer.output(name, *v);
     }
     writer.declare_types();
-    Ok(writer.out.graph)
+    Ok((writer.out.graph, writer.made))
 }
 
 impl Writer<'_, '_> {
@@ -160,6 +178,14 @@ impl Writer<'_, '_> {
                 outputs: vec![name.to_string()],
                 ..RawNode::default()
             });
+        }
+    }
+
+    fn count(&mut self, origin: String, nodes: usize) {
+        if origin.is_empty() {
+            self.unnamed += nodes;
+        } else {
+            *self.made.entry(origin).or_default() += nodes + std::mem::take(&mut self.unnamed);
         }
     }
 

@@ -18,6 +18,7 @@ use super::import_value::{self, NodeValue, origin};
 use super::import_wait::Waiting;
 use super::opaque::{self, Opaque};
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use super::read_facts::ReadFacts;
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
@@ -68,6 +69,8 @@ pub struct ModelInfo {
     pub nodes: usize,
     /// Nodes that the program does not contain.
     pub opaque: Opaque,
+    /// What reading found out.
+    pub facts: ReadFacts,
 }
 
 impl ModelInfo {
@@ -164,7 +167,7 @@ pub(super) fn import_as(
     let mut assumed: Vec<Need> = Vec::new();
     let mut facts: Vec<Extent> = Vec::new();
     let mut keeps = reading.kept.cloned();
-    let (program, notes, opaque) = loop {
+    let (program, notes, opaque, read_facts) = loop {
         let mut importer = Importer {
             items,
             sheet: Sheet::new(library, &reading.answers, &assumed, &facts),
@@ -178,6 +181,7 @@ pub(super) fn import_as(
             at: 0,
             most_repeated: MAX_REPEATED,
             opaque: Opaque::default(),
+            facts: ReadFacts::default(),
             untyped: HashMap::new(),
             of_data: OfData::default(),
             repeated: 0,
@@ -199,13 +203,16 @@ pub(super) fn import_as(
                     keeps.iter_mut().for_each(|kept| kept.extend(makers.iter().cloned()));
                     continue;
                 }
+                let positive = std::mem::take(&mut importer.sheet.positive);
+                let mut read_facts = std::mem::take(&mut importer.facts);
+                read_facts.positive = positive;
                 let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
                 let program = program.with_late_constants();
                 let mut notes = importer.notes;
                 notes.extend(facts.iter().map(|f| {
                     format!("its operators fit each other only where {}", told_as_bound(f))
                 }));
-                break (program, notes, importer.opaque);
+                break (program, notes, importer.opaque, read_facts);
             }
             Err(e) => match importer.sheet.take_conflict() {
                 Some(need) if assumed.len() < MAX_UNIFICATIONS && !assumed.contains(&need) => {
@@ -239,6 +246,7 @@ pub(super) fn import_as(
         outputs: raw.graph.outputs,
         nodes: raw.graph.nodes.len(),
         opaque,
+        facts: read_facts,
     };
     let of_symbol = |need: Need| Some((need.symbol()?, need.is.to_string()));
     let assumed = assumed.into_iter().filter_map(of_symbol).collect();
@@ -270,6 +278,7 @@ pub(super) struct Importer<'a> {
     /// The place of the current node of the main graph.
     pub(super) at: usize,
     pub(super) opaque: Opaque,
+    facts: ReadFacts,
     /// Results of such nodes whose type is not known, and inputs that are no tensors: each with what a run makes of it.
     pub(super) untyped: HashMap<String, Untyped>,
     /// Symbols whose extents only a run computes.
@@ -580,6 +589,8 @@ impl Importer<'_> {
                 }
             });
         }
+        let first = inputs.first().copied().flatten().map(|v| self.sheet.builder.ty(v).dtype);
+        self.facts.add_operator(&node.domain, &node.op_type, first);
         let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
         OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)
     }

@@ -5,6 +5,7 @@ use super::import_facts::{bound_to_be_equal, simplified};
 use super::import_needs::{Misfit, Need, equality_needs, is_open, number_for};
 use super::import_stage::Answers;
 use super::import_supposed::Supposed;
+use super::read_facts::Positive;
 use mlc_dsl::build::Builder;
 use mlc_dsl::infer::{TypeError, infer, undecided_equalities};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value, may_equal};
@@ -46,6 +47,8 @@ pub(super) struct Sheet<'a> {
     unsupported: bool,
     symbolic: bool,
     supposed: Supposed,
+    /// What is not 0 wherever the model runs.
+    pub positive: Positive,
     /// Elements that a run has computed, by place and question.
     answers: &'a Answers,
     pub(super) step: usize,
@@ -76,6 +79,7 @@ impl<'a> Sheet<'a> {
             unsupported: false,
             symbolic: false,
             supposed: Supposed::default(),
+            positive: Positive::default(),
             answers,
             step: 0,
             main: Default::default(),

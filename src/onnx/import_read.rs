@@ -318,6 +318,12 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 let v = self.tensor(e)?;
                 Attr::Bool(self.sheet.is_const(v))
             }
+            (Question::Nonzero, Some(e)) => {
+                let Attr::Int(extent) = self.attr(e)? else { return Err(wrong()) };
+                let is_zero = extent.is(0);
+                self.sheet.positive.add(extent);
+                Attr::Bool(!is_zero)
+            }
             (Question::Number, Some(e)) => {
                 let v = self.tensor(e)?;
                 let n = import_bind::number(self.sheet, v);

@@ -53,6 +53,7 @@ mod raw_stored;
 mod raw_tensor;
 mod read;
 mod read_as;
+mod read_facts;
 mod scan_step;
 mod scans;
 mod write;
@@ -60,8 +61,11 @@ mod write_data;
 
 pub use bodies::{Body, Outer, bodies};
 pub use defaults::without_defaults;
-pub use export::{ExportError, export, export_plan, faults, unwritten};
+pub use export::{
+    ExportError, export, export_counted, export_plan, export_plan_counted, faults, unwritten,
+};
 pub use export_types::NEWEST_OPSET;
+pub use export_write::Counts;
 pub use flow::{Flow, flow};
 pub use import::{Imported, Loops, ModelInfo, import, import_keeping};
 pub use import_control::has_loops;
@@ -70,13 +74,14 @@ pub use import_items::{NodeItems, declared_opaque, undeclared};
 pub use import_stage::{
     Answers, Asked, Control, Cut, Part, Questions, Stage, import_nodes, import_part, import_stage,
 };
-pub use opaque::{Opaque, reads};
+pub use opaque::{Opaque, may_stay, reads};
 pub use printable::{domains, named, printable};
 pub use raw::{Container, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use raw_stored::read_value;
 pub use read::{parse_onnx, read_onnx};
 pub use read_as::{ReadAs, ReadNode, read_as};
+pub use read_facts::ReadFacts;
 pub use scan_step::{RecurrenceStep, recurrence_step};
 pub use scans::{rename, spelled_out};
 pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};

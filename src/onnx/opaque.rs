@@ -5,11 +5,12 @@
 
 use super::export::ExportError;
 use super::import_error::ImportError;
+use super::import_value::origin;
 use super::raw::{RawAttr, RawDim, RawGraph, RawNode, RawValueInfo};
 use super::raw_order;
 use indexmap::IndexMap;
 use mlc_dsl::ir::Tensor;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Why nodes are kept whose declaration is `opaque`.
 pub(super) const RECOGNISED: &str = "runtimes recognise the operator and what is around it";
@@ -99,6 +100,23 @@ impl Opaque {
             .and_then(|()| raw_order::verify(graph))
             .map_err(|e| ExportError::Opaque { reason: e.to_string() })
     }
+}
+
+/// The nodes of these names that can be kept where operators of these domains run, besides those of the standard one: no two have
+/// one name, and none has a body.
+pub fn may_stay(
+    graph: &RawGraph,
+    names: &BTreeSet<String>,
+    domains: &BTreeMap<String, i64>,
+) -> BTreeSet<String> {
+    let mut found: BTreeMap<&str, bool> = BTreeMap::new();
+    for node in &graph.nodes {
+        let runs = node.domain.is_empty() || domains.contains_key(&node.domain);
+        let is_plain = node.attrs.values().all(|a| a.graphs().is_empty());
+        let known = found.entry(origin(node));
+        known.and_modify(|may| *may = false).or_insert(runs && is_plain);
+    }
+    names.iter().filter(|n| found.get(n.as_str()) == Some(&true)).cloned().collect()
 }
 
 /// The names of extents in types.

@@ -31,3 +31,4 @@ mod small_types;
 mod strings;
 mod support;
 mod versions;
+mod written;

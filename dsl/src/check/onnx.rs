@@ -18,6 +18,7 @@ pub(super) fn declaration(library: &Library, item: &ast::Onnx) -> (Declaration, 
     let lets = item.lets.iter().flat_map(|l| l.names.iter().map(|n| n.text.as_str()));
     let mut r = OnnxItemResolver { library, names: params.chain(lets).collect(), diags: vec![] };
     let params = item.params.iter().filter_map(|p| r.param(p)).collect();
+    let conditions = r.all(&item.conditions).unwrap_or_default();
     let lets = item.lets.iter().filter_map(|l| {
         let names = l.names.iter().map(|n| name(&n.text)).collect();
         Some((names, r.told(&l.value)?))
@@ -31,7 +32,7 @@ pub(super) fn declaration(library: &Library, item: &ast::Onnx) -> (Declaration, 
     let prints = item.prints.iter().filter_map(|p| r.print(p, &item.outputs)).collect();
     let (since, until, domain) = (item.since, item.until, item.domain.clone());
     let opaque = item.opaque;
-    (Declaration { params, since, until, domain, opaque, lets, reads, prints }, r.diags)
+    (Declaration { params, since, until, domain, opaque, conditions, lets, reads, prints }, r.diags)
 }
 
 fn name(text: &str) -> Name {

@@ -354,6 +354,8 @@ pub struct Onnx {
     pub domain: String,
     /// `opaque`: a file that is written keeps such nodes as they are.
     pub opaque: bool,
+    /// `if cond`: on what the operator is defined.
+    pub conditions: Vec<Expr>,
     /// `let n = …`: shared parts.
     pub lets: Vec<Binding>,
     /// `= expr if cond | expr if cond`: how it reads, first applicable alternative.

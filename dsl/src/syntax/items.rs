@@ -280,7 +280,7 @@ impl TreeBuilder {
 
     fn onnx(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Onnx> {
         let (mut params, mut outputs) = (Vec::new(), Vec::new());
-        let (mut lets, mut prints) = (Vec::new(), Vec::new());
+        let (mut lets, mut prints, mut conditions) = (Vec::new(), Vec::new(), Vec::new());
         let (mut since, mut until) = (Once::new(), Once::new());
         let (mut domain, mut reads, mut opaque) = (Once::new(), Once::new(), Once::new());
         for part in parts {
@@ -301,6 +301,7 @@ impl TreeBuilder {
                     self.once(&mut domain, at, "domain", text);
                 }
                 Rule::opaque_clause => self.once(&mut opaque, at, "`opaque`", Some(())),
+                Rule::if_clause => conditions.extend(self.exprs(part)),
                 Rule::let_clause => self.bindings(part, &mut lets),
                 Rule::reads => {
                     let alternatives = self.alternatives(part);
@@ -314,7 +315,18 @@ impl TreeBuilder {
         let domain = domain.value.unwrap_or_default();
         let reads = reads.value.unwrap_or_default();
         let (until, opaque) = (until.value, opaque.value.is_some());
-        Some(Onnx { params, outputs, since, until, domain, opaque, lets, reads, prints })
+        Some(Onnx {
+            params,
+            outputs,
+            since,
+            until,
+            domain,
+            opaque,
+            conditions,
+            lets,
+            reads,
+            prints,
+        })
     }
 
     fn version(&mut self, pair: Pair<'_, Rule>) -> Option<u32> {

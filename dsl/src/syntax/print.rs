@@ -152,14 +152,15 @@ fn print_onnx(name: &Ident, onnx: &Onnx) -> Vec<Doc> {
         head.push(text(" opaque".to_string()));
     }
     let mut out = vec![Doc::Cat(head)];
+    conditions(&mut out, "if", &onnx.conditions);
     out.extend(onnx.lets.iter().map(print_let));
     let only = onnx.reads.len() == 1;
     let value = |expr: &Expr| if only { whole(expr) } else { before_more(expr) };
     for (i, alternative) in onnx.reads.iter().enumerate() {
         let mut parts = vec![value(&alternative.value)];
         if !alternative.conditions.is_empty() {
-            let conditions = fill(alternative.conditions.iter().map(condition).collect());
-            parts.push(cat([text("if "), conditions]));
+            let all = fill(alternative.conditions.iter().map(condition).collect());
+            parts.push(cat([text("if "), all]));
         }
         out.push(cat([text(if i == 0 { "= " } else { "| " }), group(Doc::Hang(parts))]));
     }

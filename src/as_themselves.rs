@@ -1,0 +1,102 @@
+//! Operators whose composition gains nothing are written as themselves.
+//!
+//! A node that is read as a composition of operators, and would be written as several nodes, is compared with itself: the model
+//! is read once more with such nodes kept as they are, and is optimised around them. That file is taken if it has fewer nodes and
+//! the rest of the model takes no longer. An operator that a runtime has takes it no longer than what it is composed of.
+
+use crate::as_onnx::{self, CLOSE, Written};
+use crate::error::Error;
+use crate::explain;
+use crate::model::Model;
+use crate::optimizer::info;
+use crate::pipeline::objective::Objective;
+use crate::pipeline::options::Options;
+use crate::pipeline::{Optimized, prices};
+use mlc_dsl::library::Library;
+use mlc_extract::kernel_selection::by_kernel;
+use mlc_onnx::{ModelInfo, RawModel, domains};
+use std::collections::BTreeSet;
+
+/// Optimises a model for an ONNX runtime with options that are [prepared](as_onnx::prepare), and writes the result.
+///
+/// # Errors
+/// A stage fails, or the result cannot be written.
+pub(crate) fn optimize(
+    model: &Model,
+    info: &ModelInfo,
+    opset: i64,
+    options: &Options,
+) -> Result<(Optimized, RawModel), Error> {
+    let (program, library) = (model.program.clone(), &model.library);
+    let mut first = as_onnx::optimize_counted(program, library, info, opset, options)?;
+    let Some((second, kept)) = around(model, info, opset, options, &first)? else {
+        return Ok((first.optimized, first.raw));
+    };
+    let composed: usize = kept.iter().filter_map(|name| first.counts.get(name)).sum();
+    let report = &mut first.optimized.report;
+    report.nodes_after = second.raw.graph.nodes.len();
+    report.notes.push(format!(
+        "{} operators are written as themselves: the {composed} nodes that they are composed of gain nothing",
+        kept.len()
+    ));
+    Ok((first.optimized, second.raw))
+}
+
+/// The result with the nodes kept that grew, if it is the better file, and which these are.
+fn around(
+    model: &Model,
+    info: &ModelInfo,
+    opset: i64,
+    options: &Options,
+    first: &Written,
+) -> Result<Option<(Written, BTreeSet<String>)>, Error> {
+    // A node can only be kept at its own operator set, and inputs of the user are those of the whole model.
+    let may = opset == info.opset()
+        && options.objective == Objective::Latency
+        && options.guard.given.is_empty();
+    if !may {
+        return Ok(None);
+    }
+    let library = &model.library;
+    let grown = as_onnx::grown(first, library, info, opset);
+    let names = model.may_stay(&grown, &domains(library, &options.target));
+    if names.is_empty() {
+        return Ok(None);
+    }
+    // What is read with less understood may not be readable.
+    let Ok(model) = model.keeping(&names).and_then(|m| m.written_at(opset)) else {
+        return Ok(None);
+    };
+    let mut of_rest = self::info(&model);
+    let mut options = options.clone();
+    as_onnx::prepare(&mut options, &mut of_rest, library, opset);
+    let program = model.program.clone();
+    let Ok(second) = as_onnx::optimize_counted(program, library, &of_rest, opset, &options) else {
+        return Ok(None);
+    };
+    let nodes = |w: &Written| w.raw.graph.nodes.len();
+    let most = first.optimized.report.cost_after * (1.0 + CLOSE);
+    let takes = second.optimized.report.cost_after
+        + seconds_of(&first.optimized, &names, library, &options)?;
+    let is_better = nodes(&second) < nodes(first) && takes <= most;
+    Ok(is_better.then_some((second, names)))
+}
+
+/// Estimated seconds of the kernels of a result that compute these nodes alone.
+fn seconds_of(
+    o: &Optimized,
+    names: &BTreeSet<String>,
+    library: &Library,
+    options: &Options,
+) -> Result<f64, Error> {
+    let Some(plan) = o.planned() else { return Ok(0.0) };
+    let prices = prices(library, options, &o.source)?;
+    let of = explain::names(&plan.program);
+    let seconds = by_kernel(plan, library, &prices);
+    let own = plan
+        .kernels
+        .iter()
+        .zip(seconds)
+        .filter(|(k, _)| k.nodes.iter().all(|n| names.contains(of[n.0 as usize])));
+    Ok(own.map(|(_, seconds)| seconds).sum())
+}

@@ -1,0 +1,55 @@
+//! What reading a model finds out that decides how a result may be written. Nothing is computed from it.
+
+use mlc_dsl::ir::{Atom, DType, Extent};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What is known of a model besides what it computes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadFacts {
+    /// The domain and name of every operator of the model, with the element types of first inputs.
+    operators: BTreeSet<(String, String, Option<DType>)>,
+    /// What is not 0 wherever the model runs.
+    pub(super) positive: Positive,
+}
+
+impl ReadFacts {
+    /// The model has such a node: whatever runs the model runs others like it.
+    pub(super) fn add_operator(&mut self, domain: &str, name: &str, first: Option<DType>) {
+        self.operators.insert((domain.to_string(), name.to_string(), first));
+    }
+
+    /// True if the model has a node of that operator whose first input has that element type.
+    pub(super) fn has_operator(&self, domain: &str, name: &str, first: Option<DType>) -> bool {
+        self.operators.contains(&(domain.to_string(), name.to_string(), first))
+    }
+}
+
+/// Symbols that are not 0 wherever a model runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Positive(BTreeSet<Arc<str>>);
+
+impl Positive {
+    /// An extent is not 0: if it is a product, nor is a factor.
+    pub fn add(&mut self, extent: Extent) {
+        if let [(monomial, _)] = extent.terms().as_slice() {
+            let symbol = |(atom, _): &(Atom, u32)| match atom {
+                Atom::Sym(s) => Some(s.clone()),
+                Atom::Div(..) | Atom::Mod(..) | Atom::Positive(_) | Atom::Common(_) => None,
+            };
+            self.0.extend(monomial.iter().filter_map(symbol));
+        }
+    }
+
+    /// True if an extent is known not to be 0.
+    pub fn holds(&self, extent: &Extent) -> bool {
+        let is_known = |(atom, _): &(Atom, u32)| match atom {
+            Atom::Sym(s) => self.0.contains(s),
+            Atom::Div(..) | Atom::Mod(..) | Atom::Positive(_) | Atom::Common(_) => false,
+        };
+        match extent.terms().as_slice() {
+            [(monomial, factor)] => *factor != 0 && monomial.iter().all(is_known),
+            _ => extent.at_least(1),
+        }
+    }
+}
