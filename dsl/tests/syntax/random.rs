@@ -314,16 +314,20 @@ fn onnx() -> impl Strategy<Value = Onnx> {
     );
     (
         (onnx_params(), few(ident()), any::<u32>(), of(any::<u32>()), (quote(), any::<bool>())),
-        (bindings(), few(alternative), few(print)),
+        (few(expr()), bindings(), few(alternative), few(print)),
     )
         .prop_map(
-            |((params, outputs, since, until, (domain, opaque)), (lets, reads, prints))| Onnx {
+            |(
+                (params, outputs, since, until, (domain, opaque)),
+                (conditions, lets, reads, prints),
+            )| Onnx {
                 params,
                 outputs,
                 since,
                 until,
                 domain,
                 opaque,
+                conditions,
                 lets,
                 reads,
                 prints,
