@@ -72,20 +72,9 @@ fn symbol(e: &Extent) -> Option<String> {
 
 /// The one number for which two extents are equal, if their difference is linear in the one symbol that they have.
 pub(super) fn number_for(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
-    let difference = a - b;
-    let symbols = difference.symbols();
-    let [symbol] = symbols.as_slice() else { return None };
-    let (mut factor, mut rest) = (0i64, 0i64);
-    for (monomial, coefficient) in difference.terms() {
-        match monomial.as_slice() {
-            [] => rest = coefficient,
-            [(Atom::Sym(_), 1)] => factor = coefficient,
-            _ => return None,
-        }
-    }
-    let n = rest.checked_neg().filter(|n| factor != 0 && n.checked_rem(factor) == Some(0))?;
-    let n = n.checked_div(factor).filter(|&n| n >= 1)?;
-    Some((symbol.to_string(), Extent::from(n)))
+    let line = (a - b).linear()?;
+    let n = line.root().filter(|&n| n >= 1)?;
+    Some((line.symbol.to_string(), Extent::from(n)))
 }
 
 #[cfg(test)]

@@ -72,19 +72,7 @@ pub fn may_equal(a: &Extent, b: &Extent) -> bool {
 
 /// False if an extent is linear in its one symbol, and zero for no whole number from 0 on.
 fn may_vanish(e: &Extent) -> bool {
-    if e.symbols().len() != 1 {
-        return true;
-    }
-    let (mut factor, mut rest) = (0i64, 0i64);
-    for (monomial, coefficient) in e.terms() {
-        match monomial.as_slice() {
-            [] => rest = coefficient,
-            [(Atom::Sym(_), 1)] => factor = coefficient,
-            _ => return true,
-        }
-    }
-    let root = rest.checked_neg().filter(|r| r.checked_rem(factor) == Some(0));
-    root.and_then(|r| r.checked_div(factor)).is_some_and(|n| n >= 0)
+    e.linear().is_none_or(|line| line.root().is_some_and(|n| n >= 0))
 }
 
 #[cfg(test)]

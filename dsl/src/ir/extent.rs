@@ -7,6 +7,9 @@
 
 mod bounds;
 mod display;
+mod linear;
+
+pub use linear::Linear;
 
 use std::collections::BTreeMap;
 use std::ops::{Add, Mul, Neg, Sub};
