@@ -54,6 +54,11 @@ fn f(c: &mut Case<'_>, shape: &[usize]) -> Value {
     c.input(DType::F32, shape)
 }
 
+/// An operator that goes along one axis.
+fn along(c: &mut Case<'_>, op: &str, axis: i64, x: Value) -> Value {
+    c.apply(op, &[("axis", Attr::int(axis))], &[x])
+}
+
 fn weights(c: &mut Case<'_>, shape: &[usize]) -> Value {
     c.constant(DType::F32, shape)
 }
@@ -207,10 +212,11 @@ fn rows_and_columns() {
             rest: &[2, 5, 3],
             make: |c, e| {
                 let x = f(c, e);
-                let of = |c: &mut Case<'_>, op: &str, axis| {
-                    c.apply(op, &[("axis", Attr::int(axis))], &[x])
-                };
-                vec![of(c, "softmax", 0), of(c, "softmax", 1), of(c, "log_softmax", 2)]
+                vec![
+                    along(c, "softmax", 0, x),
+                    along(c, "softmax", 1, x),
+                    along(c, "log_softmax", 2, x),
+                ]
             },
         },
         Sweep {
@@ -242,17 +248,14 @@ fn rows_and_columns() {
             rest: &[3, 4, 2],
             make: |c, e| {
                 let x = f(c, e);
-                let of = |c: &mut Case<'_>, op: &str, axis| {
-                    c.apply(op, &[("axis", Attr::int(axis))], &[x])
-                };
                 match e.contains(&0) {
-                    true => vec![of(c, "hardmax", 1)],
+                    true => vec![along(c, "hardmax", 1, x)],
                     false => vec![
-                        of(c, "first_greatest", 0),
-                        of(c, "first_least", 1),
-                        of(c, "first_greatest", 2),
-                        of(c, "hardmax", 1),
-                        of(c, "hardmax", 2),
+                        along(c, "first_greatest", 0, x),
+                        along(c, "first_least", 1, x),
+                        along(c, "first_greatest", 2, x),
+                        along(c, "hardmax", 1, x),
+                        along(c, "hardmax", 2, x),
                     ],
                 }
             },
