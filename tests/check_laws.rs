@@ -154,8 +154,8 @@ fn known_false_laws_are_refuted_at_once_with_what_they_overlook() {
         if let Some(p) = &c.holds_when {
             assert!(p.passing > 0 && p.failing > 0, "{name}");
         }
-        // What is proposed is checked as a whole; tests are built for debugging.
-        assert!(took.as_secs_f64() < 5.0, "{name} took {took:?}");
+        // Twice the second that is promised: tests are built for debugging.
+        assert!(took.as_secs_f64() < 2.0, "{name} took {took:?}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -5,8 +5,8 @@ use mlc_dsl::library::{Law, Library};
 use mlc_verify::{CheckOptions, Outcome, check_law};
 use std::path::Path;
 
-/// What one identity may take of a processor: three times what is promised, since tests are built for debugging.
-const SECONDS: f64 = 15.0;
+/// Seconds that a law may take of a processor in a build for debugging.
+const SECONDS: f64 = 5.0;
 
 fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
     let mut entries: Vec<_> =
@@ -144,6 +144,7 @@ fn what_is_false_is_found_for_every_seed() {
         "conv_of_image_scaled_by_any",
         "products_regrouped_without_first",
         "products_regrouped_without_second",
+        "sum_of_reversed_in_bits",
     ] {
         let law = library.laws.iter().find(|l| *l.name == *name).expect("a law");
         for seed in 0..8 {
