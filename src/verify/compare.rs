@@ -374,7 +374,7 @@ fn first_difference(
     let huge = |v: f64| v.is_finite() && v.abs() > 1e3;
     let lenient = match sample.round {
         _ if sample.instance.draft.attrs.iter().any(|(_, a)| a.as_f64().is_some_and(huge)) => true,
-        Round::Huge | Round::Scaled | Round::Scattered | Round::Offset => true,
+        Round::Huge | Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated => true,
         Round::Zeros => dtype == DType::F64,
         _ => false,
     };

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 const DRAFTS: usize = 60;
 const CHANGES: usize = 8;
 
+/// Samples at which functions saturate: half of them on either side.
+const SATURATED: usize = 12;
+
 /// Drafts tried for a sample with a special value.
 const FEW: usize = 6;
 
@@ -65,7 +68,8 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Roun
 }
 
 /// Samples that are taken of every law whatever the seed is: what has refuted laws before is not left to chance. Each special value of
-/// an attribute, beside windows in paddings and beside nothing; each axis empty, beside NaN and infinities; parts beyond their ranges.
+/// an attribute, beside windows in paddings and beside nothing; each axis empty, beside NaN and infinities; parts beyond their ranges;
+/// numbers at which functions lose all digits of what they come near.
 pub(super) fn directed(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
     let mut out = Vec::new();
     if facts.defined() {
@@ -93,6 +97,7 @@ pub(super) fn directed(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)
         let beyond = (Some(ExtentStyle::Beyond), Stray::No, Round::Normal);
         out.extend([beyond; 8]);
     }
+    out.extend([(None, Stray::No, Round::Saturated); SATURATED]);
     out
 }
 

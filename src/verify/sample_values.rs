@@ -44,6 +44,8 @@ pub(super) enum Round {
     Scattered,
     /// A small spread around a large number that the tensors share, but for a sign.
     Offset,
+    /// Each tensor lies around a number of its own that exponentials nearly overflow at, or vanish.
+    Saturated,
 }
 
 /// What the tensors of one sample share.
@@ -128,7 +130,7 @@ impl Round {
             Round::Nan | Round::Infinite | Round::Masked => false,
             Round::Missing | Round::Endless | Round::Met => false,
             Round::Zeros | Round::Huge => false,
-            Round::Scaled | Round::Scattered | Round::Offset => false,
+            Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated => false,
             Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
         }
     }
@@ -154,7 +156,9 @@ pub(super) fn tensor(
         let one = |rng: &mut Random| {
             let v = match round {
                 Round::Scaled if shared.signed => sign * spread * rng.normal().abs().min(2.0),
-                Round::Scaled | Round::Offset => center + spread * rng.normal().clamp(-2.0, 2.0),
+                Round::Scaled | Round::Offset | Round::Saturated => {
+                    center + spread * rng.normal().clamp(-2.0, 2.0)
+                }
                 Round::Scattered => scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit()),
                 _ => float(dtype, round, rng),
             };
@@ -231,6 +235,8 @@ fn scale(dtype: DType, rng: &mut Random) -> f64 {
 fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, f64) {
     match round {
         Round::Scaled => (0.0, scale(dtype, rng)),
+        // From 8 to 90, beyond which exp(x) exceeds f32.
+        Round::Saturated => (rng.pick(&[1.0, -1.0]) * (3.0 + 3.5 * rng.unit()).exp2(), 1.0),
         Round::Offset => {
             let exponents = if shared.whole { limits(dtype).0.log2() } else { 1.0 };
             let center = (shared.offset * exponents).exp2() * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
@@ -274,7 +280,9 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             4 => sign * largest * (1.0 - 0.375 * rng.unit()),
             _ => rng.normal(),
         },
-        Round::Scaled | Round::Scattered | Round::Offset | Round::Met => rng.normal(),
+        Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated | Round::Met => {
+            rng.normal()
+        }
     }
 }
 
@@ -361,7 +369,9 @@ fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Ran
         Round::Integers | Round::Zeros => rng.between(-4, 4),
         Round::Units => rng.between(-1, 1),
         Round::Powers => 1 << rng.below(7),
-        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset => rng.between(0, 9),
+        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated => {
+            rng.between(0, 9)
+        }
         Round::Wide => rng.between(-100, 100),
         Round::Nan
         | Round::Infinite
