@@ -149,15 +149,9 @@ const SYMBOLS: &[&str] = &["n", "m", "k"];
 #[test]
 fn shapes_are_written_in_forms_that_hold_for_empty_axes() {
     let x = || Sym(count(&[2, 3, 4]), SYMBOLS);
-    let forms: Vec<(&str, Vec<(&str, RawAttr)>, &[&str])> = vec![
-        ("Flatten", vec![("axis", int(2))], &["Flatten"]),
-        ("Flatten", vec![("axis", int(1))], &["Flatten"]),
-        ("Flatten", vec![("axis", int(0))], &["Flatten"]),
-        ("Flatten", vec![("axis", int(3))], &["Flatten"]),
-    ];
-    for (op, attrs, expected) in forms {
+    for axis in 0..=3 {
         for opset in [11, 13, 17] {
-            let (raw, _) = single(opset, op, &[x()], &attrs, 1);
+            let (raw, _) = single(opset, "Flatten", &[x()], &[("axis", int(axis))], 1);
             for target in BOTH {
                 let written = optimized(&raw, target);
                 let found = operators(&written);
@@ -166,7 +160,7 @@ fn shapes_are_written_in_forms_that_hold_for_empty_axes() {
                         // One extent is found out beside what is no symbol.
                         t.len() == 2 && (0..2).all(|i| t.get_i64(i) != 0)
                     });
-                assert!(found == expected || is_constant, "{op} at {opset}: {found:?}");
+                assert!(found == ["Flatten"] || is_constant, "{axis} at {opset}: {found:?}");
                 for shape in [[2, 3, 4], [0, 3, 4], [2, 0, 4], [2, 3, 0], [1, 1, 1]] {
                     agrees(&raw, &written, &shape);
                 }
