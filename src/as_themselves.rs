@@ -3,6 +3,7 @@
 //! A node that is read as a composition of operators, and would be written as several nodes, is compared with itself: the model
 //! is read once more with such nodes kept as they are, and is optimised around them. That file is taken if it has fewer nodes and
 //! the rest of the model takes no longer. An operator that a runtime has takes it no longer than what it is composed of.
+//! If there still are more nodes than in the model's file, and they gain nothing, the file is written as it is.
 
 use crate::as_onnx::{self, CLOSE, Written};
 use crate::error::Error;
@@ -28,7 +29,66 @@ pub(crate) fn optimize(
     options: &Options,
 ) -> Result<(Optimized, RawModel), Error> {
     let (program, library) = (model.program.clone(), &model.library);
-    let mut first = as_onnx::optimize_counted(program, library, info, opset, options)?;
+    let first = as_onnx::optimize_counted(program, library, info, opset, options)?;
+    // A node can only be kept at its own operator set, and inputs of the user are those of the whole model.
+    let may = opset == info.opset()
+        && options.objective == Objective::Latency
+        && options.guard.given.is_empty();
+    if !may {
+        return Ok((first.optimized, first.raw));
+    }
+    let (mut optimized, raw) = with_kept(model, info, opset, options, first)?;
+    let Some(file) = unchanged(model, info, options, &optimized, &raw) else {
+        return Ok((optimized, raw));
+    };
+    optimized.report.nodes_after = info.nodes;
+    optimized.report.notes.push(format!(
+        "the file is written as it is: {} nodes instead of {} would gain nothing",
+        raw.graph.nodes.len(),
+        info.nodes
+    ));
+    Ok((optimized, file))
+}
+
+/// The file of the model, if what is written instead has more nodes and is not estimated to be faster.
+fn unchanged(
+    model: &Model,
+    info: &ModelInfo,
+    options: &Options,
+    optimized: &Optimized,
+    raw: &RawModel,
+) -> Option<RawModel> {
+    let report = &optimized.report;
+    let gains = report.cost_after < report.cost_before * (1.0 - CLOSE);
+    if gains || raw.graph.nodes.len() <= info.nodes || !info.facts.has_kernels() {
+        return None;
+    }
+    let mut file = model.read_as()?.clone();
+    let known = domains(&model.library, &options.target);
+    let runs = |d: &&str| d.is_empty() || known.contains_key(*d);
+    if !file.graph.domains().iter().all(runs) {
+        return None;
+    }
+    file.ir_version = file.ir_version.max(raw.ir_version);
+    // What the file leaves open of its outputs is known by now.
+    for output in &mut file.graph.outputs {
+        let Some(known) = raw.graph.outputs.iter().find(|o| o.name == output.name) else {
+            continue;
+        };
+        output.dtype = output.dtype.or(known.dtype);
+        output.dims = output.dims.take().or_else(|| known.dims.clone());
+    }
+    Some(file)
+}
+
+/// The result, or the one with the nodes kept that grew, if that is the better file.
+fn with_kept(
+    model: &Model,
+    info: &ModelInfo,
+    opset: i64,
+    options: &Options,
+    mut first: Written,
+) -> Result<(Optimized, RawModel), Error> {
     let Some((second, kept)) = around(model, info, opset, options, &first)? else {
         return Ok((first.optimized, first.raw));
     };
@@ -50,13 +110,6 @@ fn around(
     options: &Options,
     first: &Written,
 ) -> Result<Option<(Written, BTreeSet<String>)>, Error> {
-    // A node can only be kept at its own operator set, and inputs of the user are those of the whole model.
-    let may = opset == info.opset()
-        && options.objective == Objective::Latency
-        && options.guard.given.is_empty();
-    if !may {
-        return Ok(None);
-    }
     let library = &model.library;
     let grown = as_onnx::grown(first, library, info, opset);
     let names = model.may_stay(&grown, &domains(library, &options.target));

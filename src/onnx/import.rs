@@ -4,6 +4,7 @@
 //! express. Shape computations of a model are evaluated to extents (see [`mlc_dsl::shape_values`]).
 
 use super::export_types::NEWEST_OPSET;
+use super::export_types::is_implemented;
 use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_control::{self, FEW_REPEATED, MAX_REPEATED};
@@ -563,12 +564,26 @@ impl Importer<'_> {
             })?;
             self.values.insert(name.clone(), NodeValue::Tensor(v));
         }
+        self.note_kernel(node);
         if kept {
             // It was read for the types of its results.
             let why = if item.decl.opaque { opaque::RECOGNISED } else { "it cannot be written" };
             return Err(fail(self.sheet.unsupported(why.into())));
         }
         Ok(())
+    }
+
+    /// Notes if a runtime has no code for a node that was read.
+    fn note_kernel(&mut self, node: &RawNode) {
+        let types = |names: &[String]| -> Vec<Option<DType>> {
+            let of = |n: &String| self.values.get(n).and_then(NodeValue::tensor);
+            names.iter().map(|n| of(n).map(|v| self.sheet.builder.ty(v).dtype)).collect()
+        };
+        let opset = self.opsets.get("").copied().unwrap_or(0);
+        let (inputs, outputs) = (types(&node.inputs), types(&node.outputs));
+        if !is_implemented(&node.domain, &node.op_type, opset, &inputs, &outputs) {
+            self.facts.add_without_kernel();
+        }
     }
 
     /// The results of a node as its item says.

@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub struct ReadFacts {
     /// The domain and name of every operator of the model, with the element types of first inputs.
     operators: BTreeSet<(String, String, Option<DType>)>,
+    /// A runtime has no code for some node of the model.
+    lacks_kernels: bool,
     /// What is not 0 wherever the model runs.
     pub(super) positive: Positive,
 }
@@ -17,6 +19,25 @@ impl ReadFacts {
     /// The model has such a node: whatever runs the model runs others like it.
     pub(super) fn add_operator(&mut self, domain: &str, name: &str, first: Option<DType>) {
         self.operators.insert((domain.to_string(), name.to_string(), first));
+    }
+
+    /// The symbol that is 0 where the model cannot run, if one is.
+    pub fn empty<'s>(
+        &self,
+        symbols: impl IntoIterator<Item = (&'s String, &'s i64)>,
+    ) -> Option<&'s str> {
+        let is_empty = |(s, n): &(&String, &i64)| **n == 0 && self.positive.0.contains(s.as_str());
+        symbols.into_iter().find(is_empty).map(|(s, _)| s.as_str())
+    }
+
+    /// A node was read for which a runtime has no code.
+    pub(super) fn add_without_kernel(&mut self) {
+        self.lacks_kernels = true;
+    }
+
+    /// True if a runtime has code for every node of the model that was understood.
+    pub fn has_kernels(&self) -> bool {
+        !self.lacks_kernels
     }
 
     /// True if the model has a node of that operator whose first input has that element type.
