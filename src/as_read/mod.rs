@@ -226,6 +226,10 @@ impl<'a> AsRead<'a> {
         symbols: &Symbols,
         inputs: Vec<Tensor>,
     ) -> Result<Option<Refused>, Error> {
+        if let Some(symbol) = model.info.as_ref().and_then(|i| i.facts.empty(symbols)) {
+            let reason = format!("no run has a `{}` of 0", mlc_dsl::shown(symbol));
+            return Ok(Some(Refused { node: "the model".into(), reason }));
+        }
         let nodes = self.nodes.clone();
         let (inputs, values) = match self.on(&nodes, inputs) {
             Ok(done) => done,
@@ -234,7 +238,7 @@ impl<'a> AsRead<'a> {
         let found = self.differs(&nodes_of(self.program, &values), &inputs);
         if let Some(found) = found {
             let wrong = self.wrong(model, symbols, &inputs, &values, &found);
-            return self.found(wrong).map(|()| None);
+            return Err(wrong);
         }
         let outputs = nodes_of(self.program, &values);
         let compared = outputs.iter().map(Array::len).sum();
@@ -307,16 +311,6 @@ impl<'a> AsRead<'a> {
             )
     }
 
-    /// What is wrong is an error.
-    fn found(&mut self, wrong: Error) -> Result<(), Error> {
-        if std::env::var_os("MLC_STRICT_READING").is_some() {
-            return Err(wrong);
-        }
-        eprintln!("warning: {}", wrong.message());
-        self.report.wrong.get_or_insert(wrong.message().to_string());
-        Ok(())
-    }
-
     /// Holds what is written against the file, on the inputs of before.
     ///
     /// # Errors
@@ -342,12 +336,12 @@ impl<'a> AsRead<'a> {
             let found = nodes_of(self.program, &values);
             if let Some(found) = loosely(self.program, &run.outputs, &found, &disturbed) {
                 let wrong = wrongly_written(&run.symbols, &found);
-                return self.found(wrong);
+                return Err(wrong);
             }
             held += 1;
         }
         self.report.written = match (held, refused) {
-            (_, Some((at, e))) if held > 0 => return self.found(refuses(&at, &e)),
+            (_, Some((at, e))) if held > 0 => return Err(refuses(&at, &e)),
             (0, Some((_, e))) => Some(Err(e.to_string())),
             (0, None) => None,
             (n, _) => Some(Ok(n)),

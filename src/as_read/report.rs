@@ -15,8 +15,6 @@ pub struct ByNodes {
     pub written: Option<Result<usize, String>>,
     /// Why nothing was compared; `None` if something was.
     pub not_checked: Option<String>,
-    /// What was found to be wrong.
-    pub wrong: Option<String>,
 }
 
 /// One set of extents.
@@ -36,9 +34,6 @@ impl ByNodes {
         if let Some(why) = &self.not_checked {
             let why = why.lines().next().unwrap_or_default();
             return format!("not held against the file's own operators: {why}");
-        }
-        if let Some(wrong) = &self.wrong {
-            return format!("the file's own operators, one by one, disagree: {wrong}");
         }
         let used = self.sets.iter().filter(|s| s.unused.is_none()).count();
         let mut out = match self.sets.iter().all(|s| s.extents.is_empty()) {
