@@ -8,33 +8,6 @@ use mlc_rewrite::{Device, Model, Optimizer, Session};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// Folders that are not right yet.
-const OPEN: &[&str] = &[
-    "argmax_last_grows",
-    "constant_is_output",
-    "einsum_extent_one",
-    "flatten_empty",
-    "gather_reverse_sequence",
-    "instance_norm_rank2",
-    "layernorm_f16_mean",
-    "leaky_relu_f64",
-    "matmul_add_i64",
-    "matmul_grows",
-    "open_extent_refused.add",
-    "pool_ceil_open",
-    "pooled_instancenorm",
-    "quantised_constant_is_output",
-    "reduce_l2_integers",
-    "slice_last_rows",
-    "slice_middle",
-    "slice_negative_start",
-    "slice_old_opset",
-    "slice_reversed",
-    "slices_to_split",
-    "squeeze_all_symbolic",
-    "window_of_cache",
-];
-
 /// Arrays by name.
 type Arrays = Vec<(String, Tensor)>;
 
@@ -122,13 +95,6 @@ fn shared_cases_are_right_at_every_extent() {
     let mut folders: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     folders.retain(|f| f.join("model.onnx").exists());
     folders.sort();
-    let found: Vec<Vec<String>> = folders.par_iter().map(|f| faults(f)).collect();
-    let is_open = |f: &PathBuf| f.file_name().is_some_and(|n| OPEN.iter().any(|o| *o == n));
-    let (open, wrong): (Vec<_>, Vec<_>) = folders
-        .iter()
-        .zip(&found)
-        .filter(|(_, faults)| !faults.is_empty())
-        .partition(|(f, _)| is_open(f));
-    eprintln!("open: {open:#?}");
+    let wrong: Vec<String> = folders.par_iter().flat_map(|f| faults(f)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

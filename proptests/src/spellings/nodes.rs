@@ -149,6 +149,8 @@ const STANDARD: &[(&str, usize)] = &[
     ("softmax_middle", 1),
     ("log_softmax", 1),
     ("log_sum_exp", 1),
+    // ReduceMax, Sub, Exp, ReduceSum, Log, Add
+    ("shifted_log_sum_exp", 6),
     // Transpose, MatMul, Mul, Softmax, MatMul, and Add or Where for a mask
     ("attention", 5),
     ("attention_masked", 6),

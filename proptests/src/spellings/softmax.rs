@@ -32,10 +32,17 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "log_sum_exp",
-        expect: &["reduce(max), reduce(add exp log sub sum), view()"],
+        expect: &["reduce(abs less max select), reduce(add exp log sub sum), view()"],
         setups: SETUPS,
         opsets: SETS,
         build: log_sum_exp,
+    },
+    Family {
+        name: "shifted_log_sum_exp",
+        expect: &["reduce(max), reduce(add exp log sub sum), view()"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: shifted_log_sum_exp,
     },
 ];
 
@@ -137,34 +144,63 @@ fn log_sum_exp(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[2, 16, 64]);
     let x = g.noise(x);
     let y = match g.pick(4) {
-        1 => {
-            g.unstable();
+        0 => g.reduce("ReduceLogSumExp", x, &[2], 3),
+        form => {
             let m = g.reduce("ReduceMax", x, &[2], 3);
-            let c = g.sub(x, m);
-            let e = g.op("Exp", [c]);
-            let s = g.reduce("ReduceSum", e, &[2], 3);
-            let l = g.op("Log", [s]);
-            g.add(m, l)
+            let top = finite(g, m, form);
+            shifted_by(g, x, top)
         }
+    };
+    vec![y]
+}
+
+/// The elements of `m` with 0 in place of those that are infinite.
+fn finite(g: &mut Build, m: Value, form: usize) -> Value {
+    let (zero, infinity) = (g.scalar(0.0), g.scalar(f64::INFINITY));
+    if form == 1 {
+        let is_infinite = g.op("IsInf", [m]);
+        return g.op("Where", [is_infinite, zero, m]);
+    }
+    let size = g.op("Abs", [m]);
+    match form {
         2 => {
-            g.unstable();
-            let m = g.reduce("ReduceMax", x, &[2], 3);
-            let c = g.sub(x, m);
-            let e = g.op("Exp", [c]);
-            let s = g.reduce_with("ReduceSum", e, &[2], 3, false);
-            let l = g.op("Log", [s]);
-            let q = g.squeeze(m, &[2]);
-            let y = g.add(l, q);
-            g.unsqueeze(y, &[2])
+            let is_infinite = g.op("Equal", [size, infinity]);
+            g.op("Where", [is_infinite, zero, m])
         }
-        3 => {
-            g.unstable();
-            let m = g.reduce("ReduceMax", x, &[2], 3);
-            let c = g.sub(x, m);
-            let l = g.reduce("ReduceLogSumExp", c, &[2], 3);
-            g.add(m, l)
+        _ => {
+            let is_finite = g.op("Less", [size, infinity]);
+            g.op("Where", [is_finite, m, zero])
         }
-        _ => g.reduce("ReduceLogSumExp", x, &[2], 3),
+    }
+}
+
+/// The logarithm of the sum of exponentials of what is left of `x`, and what was taken from it.
+fn shifted_by(g: &mut Build, x: Value, m: Value) -> Value {
+    let c = g.sub(x, m);
+    let e = g.op("Exp", [c]);
+    if g.flip() {
+        let s = g.reduce("ReduceSum", e, &[2], 3);
+        let l = g.op("Log", [s]);
+        return g.add(m, l);
+    }
+    let s = g.reduce_with("ReduceSum", e, &[2], 3, false);
+    let l = g.op("Log", [s]);
+    let q = g.squeeze(m, &[2]);
+    let y = g.add(l, q);
+    g.unsqueeze(y, &[2])
+}
+
+/// Where the largest element is infinite these are no numbers.
+fn shifted_log_sum_exp(g: &mut Build) -> Vec<Value> {
+    let x = g.input(&[2, 16, 64]);
+    let x = g.noise(x);
+    let m = g.reduce("ReduceMax", x, &[2], 3);
+    let y = if g.pick(3) == 2 {
+        let c = g.sub(x, m);
+        let l = g.reduce("ReduceLogSumExp", c, &[2], 3);
+        g.add(m, l)
+    } else {
+        shifted_by(g, x, m)
     };
     vec![y]
 }
