@@ -27,6 +27,7 @@ mod import_einsum;
 mod import_error;
 mod import_facts;
 mod import_hoist;
+mod import_interface;
 mod import_items;
 mod import_kept;
 mod import_lists;

@@ -95,11 +95,38 @@ impl Opaque {
         for (name, tensor) in &self.constants {
             graph.initializers.insert(name.clone(), tensor.clone());
         }
+        let kept = graph.nodes.len();
         graph.nodes.extend(self.nodes.iter().map(|(n, _)| n.clone()));
+        read_past_copies(graph, kept);
         raw_order::sort(graph)
             .and_then(|()| raw_order::verify(graph))
             .map_err(|e| ExportError::Opaque { reason: e.to_string() })
     }
+}
+
+/// Nodes from the `kept`-th on read what they knew under another name where it lies: copies that nothing else reads go.
+fn read_past_copies(graph: &mut RawGraph, kept: usize) {
+    let (made, own) = graph.nodes.split_at_mut(kept);
+    let read: BTreeSet<String> = made.iter().flat_map(reads).collect();
+    let is_output = |name: &String| graph.outputs.iter().any(|o| o.name == *name);
+    let within: BTreeSet<String> = own
+        .iter()
+        .flat_map(|n| n.attrs.values().flat_map(RawAttr::graphs).flat_map(free))
+        .collect();
+    let mut copies: HashMap<String, String> = HashMap::new();
+    for n in made.iter().filter(|n| n.domain.is_empty() && n.op_type == "Identity") {
+        if let ([from], [to]) = (n.inputs.as_slice(), n.outputs.as_slice())
+            && !(is_output(to) || read.contains(to) || within.contains(to))
+        {
+            copies.insert(to.clone(), from.clone());
+        }
+    }
+    for name in own.iter_mut().flat_map(|n| &mut n.inputs) {
+        if let Some(from) = copies.get(name) {
+            name.clone_from(from);
+        }
+    }
+    graph.nodes.retain(|n| !n.outputs.first().is_some_and(|o| copies.contains_key(o)));
 }
 
 /// The nodes of these names that can be kept where operators of these domains run, besides those of the standard one: no two have

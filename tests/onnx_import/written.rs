@@ -4,6 +4,7 @@
 use super::support::*;
 use mlc_onnx::{parse_onnx, to_bytes};
 use mlc_rewrite::{Model, Optimizer};
+use std::collections::BTreeSet;
 
 const BOTH: [&str; 2] = ["standard", "onnxruntime"];
 
@@ -196,7 +197,12 @@ fn unit_axes_of_open_shapes_are_written_as_such() {
         node("Squeeze", &["a", "x2"], &["y"], &[]),
     ];
     let axes = [x(), Const(ints(&[1], &[1])), Const(ints(&[1], &[2]))];
-    writes(&model(17, &axes, two, &["y"]).0, &["Squeeze"]);
+    let raw = model(17, &axes, two, &["y"]).0;
+    for target in BOTH {
+        let written = optimized(&raw, target);
+        let found = operators(&written);
+        assert!(found == ["Squeeze"] || found == ["Flatten"], "{found:?}");
+    }
 }
 
 #[test]
@@ -217,7 +223,11 @@ fn constants_that_kept_nodes_read_are_outputs() {
         node("Neg", &["r"], &["y"], &[]),
     ];
     let (raw, _) = model(18, &args, nodes, &["u", "r", "y"]);
-    writes(&raw, &["Relu", "Unique", "Neg"]);
+    for target in BOTH {
+        let written = optimized(&raw, target);
+        let found: BTreeSet<&str> = operators(&written).into_iter().collect();
+        assert!(found == ["Neg", "Relu", "Unique"].into() && written.graph.nodes.len() == 3);
+    }
 }
 
 #[test]
