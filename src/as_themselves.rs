@@ -81,6 +81,17 @@ fn unchanged(
     Some(file)
 }
 
+/// What a file leaves open of its outputs is known by another form of it.
+fn declare(file: &mut RawModel, known: &RawModel) {
+    for output in &mut file.graph.outputs {
+        let Some(known) = known.graph.outputs.iter().find(|o| o.name == output.name) else {
+            continue;
+        };
+        output.dtype = output.dtype.or(known.dtype);
+        output.dims = output.dims.take().or_else(|| known.dims.clone());
+    }
+}
+
 /// The result, or the one with the nodes kept that grew, if that is the better file.
 fn with_kept(
     model: &Model,
@@ -89,7 +100,7 @@ fn with_kept(
     options: &Options,
     mut first: Written,
 ) -> Result<(Optimized, RawModel), Error> {
-    let Some((second, kept)) = around(model, info, opset, options, &first)? else {
+    let Some((mut second, kept)) = around(model, info, opset, options, &first)? else {
         return Ok((first.optimized, first.raw));
     };
     let composed: usize = kept.iter().filter_map(|name| first.counts.get(name)).sum();
@@ -99,6 +110,7 @@ fn with_kept(
         "{} operators are written as themselves: the {composed} nodes that they are composed of gain nothing",
         kept.len()
     ));
+    declare(&mut second.raw, &first.raw);
     Ok((first.optimized, second.raw))
 }
 

@@ -9,7 +9,7 @@ use crate::candidates::{
 use crate::layout::{self, Layout, LayoutNeed};
 use crate::plan_kernels::{KernelDraft, finish, reads};
 use crate::target::TargetPrices;
-use crate::work::{Works, bytes};
+use crate::work::{Works, bytes, copied_by_view, of_copies};
 use crate::{Cost, CostModel, EGraphView, EGraphViewBuilder, Extractor, GreedyDag, Solution, Work};
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass, TargetItem};
@@ -145,7 +145,10 @@ impl Sites {
                         // A repetition is read where it comes from.
                         read = args.iter().fold(read, |r, &a| r.min(classes[a as usize].read));
                     }
-                    let site = prices.any_site(*call, attrs, &types, &node.types);
+                    let mut site = prices.any_site(*call, attrs, &types, &node.types);
+                    let sizes: Vec<_> =
+                        node.args.iter().map(|a| copied_by_view(program, library, *a)).collect();
+                    site.work = of_copies(site.work, &types, &sizes);
                     site.entry(i as u32, args.clone())
                 }
             };

@@ -72,11 +72,14 @@ impl<'a> Works<'a> {
     /// The work of a plan's kernel. A view that does not reorder is free.
     pub fn kernel(&self, program: &Program, k: &Kernel) -> Work {
         let mut work = Work { launches: 1.0, ..Work::default() };
+        let copied = |v: &Value| copied_by_view(program, self.library, *v);
+        let copies = |args: &[Value]| args.iter().map(copied).collect::<Vec<_>>();
         for &n in &k.nodes {
             let node = program.node(n);
             if let NodeKind::Apply(call, attrs) = &node.kind {
                 let args: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
                 let own = self.of(*call, attrs, &args, &node.types);
+                let own = of_copies(own, &args, &copies(node.args.as_slice()));
                 let is_view = self.library.call(*call).class == OpClass::View;
                 // A constant is seen in another order before the first run.
                 let done = is_view && node.args.iter().all(|a| program.as_const(*a).is_some());
@@ -86,11 +89,14 @@ impl<'a> Works<'a> {
         if k.name == VIEW && work.moved == 0.0 {
             return Work::default();
         }
-        let size = |vs: &[Value]| vs.iter().map(|v| bytes(program.ty(*v))).sum::<f64>();
         let constants = k.inputs.iter().filter(|v| program.as_const(**v).is_some());
         work.fixed = constants.map(|v| bytes(program.ty(*v))).sum();
-        work.read = size(&k.inputs);
-        work.written = size(&k.outputs);
+        let read = |v: &Value| match copied(v) {
+            Some(n) => n * program.ty(*v).dtype.size() as f64,
+            None => bytes(program.ty(*v)),
+        };
+        work.read = k.inputs.iter().map(read).sum();
+        work.written = k.outputs.iter().map(|v| bytes(program.ty(*v))).sum();
         work
     }
 
@@ -299,8 +305,37 @@ const BUSY: f64 = 16.0;
 
 /// The part of a contraction's operations that wait for operands.
 fn thinness(terms: f64, args: &[&Type]) -> f64 {
-    let uses = args.iter().map(|t| terms / elements(t).max(1.0)).fold(f64::INFINITY, f64::min);
+    thinness_of(terms, args.iter().map(|t| elements(t)))
+}
+
+fn thinness_of(terms: f64, sizes: impl Iterator<Item = f64>) -> f64 {
+    let uses = sizes.map(|n| terms / n.max(1.0)).fold(f64::INFINITY, f64::min);
     (BUSY / uses.max(1.0)).min(1.0)
+}
+
+/// Elements of a value of type `to` that is made by a view of one of type `from`, if it repeats these along an open axis. How often
+/// is not known, and a runtime multiplies all copies at once.
+pub fn copied(from: &Type, to: &Type) -> Option<f64> {
+    let is_open = to.shape.iter().any(|e| e.as_const().is_none());
+    (is_open && elements(from) < elements(to)).then(|| elements(from))
+}
+
+/// The same of a value of a program.
+pub fn copied_by_view(program: &Program, library: &Library, v: Value) -> Option<f64> {
+    let NodeKind::Apply(call, _) = &program.node(v.node).kind else { return None };
+    let is_view = library.call(*call).class == OpClass::View;
+    let from = program.node(v.node).args.first().filter(|_| is_view)?;
+    copied(program.ty(*from), program.ty(v))
+}
+
+/// The work of a contraction whose operands are [copies](copied): of each, the elements that there are.
+pub fn of_copies(mut work: Work, args: &[&Type], copied: &[Option<f64>]) -> Work {
+    if work.thin > 0.0 && copied.iter().any(Option::is_some) {
+        let terms = work.products / 2.0;
+        let sizes = args.iter().zip(copied).map(|(t, n)| n.unwrap_or_else(|| elements(t)));
+        work.thin *= thinness_of(terms, sizes) / thinness(terms, args);
+    }
+    work
 }
 
 /// Scalar operations: those in the meaning, times the points they are computed at.

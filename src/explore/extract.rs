@@ -10,7 +10,7 @@ use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
 use mlc_extract::resources::folds;
 use mlc_extract::target::{Site, TargetPrices};
-use mlc_extract::work::bytes;
+use mlc_extract::work::{bytes, copied, of_copies};
 use mlc_extract::{
     ClassId, Cost, EGraphView, EGraphViewBuilder, Extractor, NodeId, Solution, Work,
 };
@@ -414,7 +414,19 @@ impl Explored {
             };
             return Some(Price::Fixed(price / often));
         }
-        prices.site(call, attrs, &args, results).map(Price::Site)
+        let mut site = prices.site(call, attrs, &args, results)?;
+        let copied: Vec<Option<f64>> = n.args.iter().map(|&a| self.copied(a)).collect();
+        site.work = of_copies(site.work, &args, &copied);
+        Some(Price::Site(site))
+    }
+
+    /// Elements that a class repeats along an open axis, if it does.
+    fn copied(&self, id: Id) -> Option<f64> {
+        let ty = self.graph.type_of(id);
+        let nodes = self.graph.egg[self.graph.egg.find(id)].nodes.iter();
+        let views = nodes.filter(|n| self.is_view(n));
+        let sizes = views.filter_map(|n| copied(self.graph.type_of(*n.args.first()?), ty));
+        sizes.reduce(f64::min)
     }
 
     /// The part as it was read, as a choice.
