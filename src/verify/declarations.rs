@@ -7,6 +7,7 @@ use super::lint::Lint;
 use super::sample::{self, Draw, Tally};
 use super::sample_draft::{SampleDraft, Stray};
 use super::sample_values::Round;
+use mlc_backends::reference::code_cache::TOO_LONG;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
 use mlc_dsl::check::hidden;
 use mlc_dsl::diag::Severity;
@@ -21,6 +22,9 @@ use mlc_fuzz::Random;
 /// Samples of an operator, and of a definition's body.
 const SAMPLES: usize = 36;
 const BODIES: usize = 12;
+
+/// Samples that take too many steps after which no more are tried.
+const LONG: usize = 5;
 
 /// What is wrong with the declarations of the texts from number `first` on.
 pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
@@ -136,7 +140,7 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     let facts = Facts::of(library, &law);
     let mut rng = Random::of(seed, &c.name);
     let mut tally = Tally::default();
-    let mut drawn = 0;
+    let (mut drawn, mut long) = (0, 0);
     for i in 0..SAMPLES {
         let mut rng = rng.fork();
         let (extents, _, _) = sample::plan(&facts, i);
@@ -153,7 +157,14 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
         let truth = &sample.instance.truth;
         let Some(inputs) = compare::arrays(truth, &sample) else { continue };
         let reference = Reference { precision: Precision::F64, engine: Engine::Plain };
-        if let Err(e) = reference.run_arrays(truth, library, &inputs) {
+        if let Err(e) = reference.run_again(truth, &facts.codes, &inputs) {
+            if e.to_string().ends_with(TOO_LONG) {
+                long += 1;
+                if long == LONG {
+                    return Some(too_long(library, c));
+                }
+                continue;
+            }
             let at = place(&sample.instance.draft);
             let message = format!("`{}` has no value at {at}: {e}", c.name);
             let help = "exclude it by `if`, or say what is read outside of a tensor: `x[…] else 0`";
@@ -176,6 +187,23 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     let message = format!("no arguments were found that `{}` admits ({reason})", c.name);
     let help = "are the conditions of its `if` met at once by anything? ranges such as `k: int in 1..4` help to find it";
     Some(Lint::at(library, c.source, &c.name, "V010", Severity::Warning, message, help))
+}
+
+/// What is said of an operator that cannot be tried.
+fn too_long(library: &Library, c: &Callable) -> Lint {
+    let message =
+        format!("`{}` takes too many steps to be tried, even with small arguments", c.name);
+    let help = "an element is computed of so many terms; what `where` and constants say they are is the same for small tensors, \
+                so take it as an attribute with a range, or from the extents of an argument";
+    Lint::at(
+        library,
+        (c.source.0, meaning_span(c)),
+        &c.name,
+        "V010",
+        Severity::Warning,
+        message,
+        help,
+    )
 }
 
 /// A definition whose body has no types on arguments that it admits: it cannot run.

@@ -50,9 +50,13 @@ struct CandidateCondition {
     expr: Expr,
     /// What it speaks of: that numbers are finite, their sign, their bounds, then integers, then extents and ranks.
     rank: usize,
-    /// Per sample: whether it is met.
-    met: Vec<bool>,
+    /// The samples that meet it.
+    met: Samples,
 }
+
+/// Some of the samples, as bits: those that are labelled, and one more for each proposal that is refuted.
+type Samples = u128;
+const _: () = assert!(2 + SAMPLES + TRIED <= Samples::BITS as usize);
 
 /// A law's failing samples, and what its right side asks for beside its conditions.
 pub(super) struct Failing<'a> {
@@ -100,7 +104,9 @@ pub(super) fn propose(
         };
         match refuted {
             Some(sample) => {
-                all.iter_mut().for_each(|c| c.met.push(meets(facts, &c.expr, &sample)));
+                let next = seen.len();
+                all.iter_mut()
+                    .for_each(|c| c.met |= Samples::from(meets(facts, &c.expr, &sample)) << next);
                 let before = separating(&all, &seen);
                 seen.push(Labelled { sample, fails: true });
                 // Elements of a sample that is not whole do not tell conditions apart.
@@ -162,14 +168,15 @@ fn checked_again(facts: &Facts, conditions: &[&Expr], options: &CheckOptions) ->
     }
 }
 
-/// The conditions, alone or in pairs, that no failing sample meets: by what they speak of, the weaker first, then the shorter.
+/// The conditions, alone or in pairs, that no failing sample meets: by what they speak of, those that no other one is weaker than
+/// first, then single ones, then in the order in which they are tried. How many samples meet one is chance.
 fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> {
-    let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
-    let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
-    let mut sets: Vec<(Vec<usize>, usize)> = Vec::new();
+    let failing = bits(seen.iter().map(|l| l.fails));
+    let known = bits(seen.iter().map(|_| true));
+    let mut sets: Vec<(Vec<usize>, Samples)> = Vec::new();
     for (i, a) in all.iter().enumerate() {
-        if misses(&a.met) {
-            sets.push((vec![i], covers(&a.met)));
+        if a.met & failing == 0 {
+            sets.push((vec![i], a.met & known));
             continue;
         }
         // Two of these together describe the samples rather than the law.
@@ -177,16 +184,26 @@ fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> 
             c.text.contains(" % |") || c.text.contains("| <= |") || c.text.starts_with("within(")
         };
         let others = all.iter().enumerate().skip(i + 1);
-        for (j, b) in others.filter(|(_, b)| !misses(&b.met) && !loose(a) && !loose(b)) {
-            let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
-            if misses(&both) && covers(&both) > 0 {
-                sets.push((vec![i, j], covers(&both)));
+        for (j, b) in others.filter(|(_, b)| b.met & failing != 0 && !loose(a) && !loose(b)) {
+            let both = a.met & b.met & known;
+            if both & failing == 0 && both != 0 {
+                sets.push((vec![i, j], both));
             }
         }
     }
     let rank = |set: &[usize]| set.iter().map(|i| all[*i].rank).max().unwrap_or(0);
-    sets.sort_by_key(|(set, n)| (rank(set), std::cmp::Reverse(*n), set.len()));
-    sets.into_iter().map(|(set, _)| set).collect()
+    let stronger = |(set, met): &(Vec<usize>, Samples)| {
+        let weaker = |other: &Samples| met != other && met & other == *met;
+        sets.iter().any(|(other, of)| weaker(of) && rank(other) == rank(set))
+    };
+    let mut out: Vec<(usize, bool, &Vec<usize>)> =
+        sets.iter().map(|s| (rank(&s.0), stronger(s), &s.0)).collect();
+    out.sort_by_key(|(rank, stronger, set)| (*rank, *stronger, set.len()));
+    out.into_iter().map(|(_, _, set)| set.clone()).collect()
+}
+
+fn bits(each: impl Iterator<Item = bool>) -> Samples {
+    each.enumerate().fold(0, |all, (i, is)| all | Samples::from(is) << i)
 }
 
 /// What samples of the law under a condition say.
@@ -217,7 +234,7 @@ fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
                 let (sample, trial) =
                     sample::trial(facts, *instance, round, None, &mut tally, &mut rng);
                 match trial {
-                    Trial::Void => continue,
+                    Trial::Void | Trial::TooLong => continue,
                     Trial::Agree(_) => (sample, false),
                     Trial::Differ(_) => (sample, true),
                 }
@@ -244,7 +261,7 @@ fn confirm(facts: &Facts, conditions: &[&Expr], rng: &mut Random) -> Confirmed {
             Some(Draw::Types(..)) => return Confirmed::Useless,
             Some(Draw::Instance(instance)) => {
                 match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng) {
-                    (_, Trial::Void) => missed += 1,
+                    (_, Trial::Void | Trial::TooLong) => missed += 1,
                     // That two empty tensors are equal says nothing for a law.
                     (sample, Trial::Agree(_)) => passing += usize::from(has_results(&sample)),
                     (sample, Trial::Differ(_)) => return Confirmed::Refuted(Box::new(sample)),
@@ -266,7 +283,7 @@ fn has_results(sample: &Sample) -> bool {
 
 fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<CandidateCondition> {
     let expr = mlc_dsl::check::condition(facts.law, &text)?;
-    let met = seen.iter().map(|l| meets(facts, &expr, &l.sample)).collect();
+    let met = bits(seen.iter().map(|l| meets(facts, &expr, &l.sample)));
     let rank = rank(facts, &text, &expr);
     Some(CandidateCondition { text, expr, rank, met })
 }

@@ -53,6 +53,7 @@ pub(super) fn build(
     wanted: &[bool],
     rng: &mut Random,
 ) -> Result<Instance, InstanceRefusal> {
+    facts.drew(1);
     let no = |reason: String| InstanceRefusal::Left(reason, vec![], vec![]);
     let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>();
     let mut w =

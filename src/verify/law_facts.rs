@@ -4,10 +4,13 @@ use super::sample_draft::{SampleDraft, Stray};
 use super::special_values;
 use mlc_backends::reference::CodeCache;
 use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
+use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, Monoid, TypePart, UnaryOp};
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
+use mlc_dsl::library::{
+    CallId, CallKind, DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name,
+};
 use mlc_dsl::term::{TermId, TermKind};
+use std::cell::Cell;
 
 /// So many numbers of a law are tried as elements.
 const MAX_NUMBERS: usize = 4;
@@ -17,6 +20,10 @@ pub(super) const LARGEST_SIZE: i64 = 300;
 
 /// As an integer of a law: beyond it begin the integers that f16 lacks.
 const LARGEST_ATTR: i64 = 2049;
+
+/// Steps of the interpreter that one run may take, and those that count as one draw of attributes.
+const MOST_STEPS: f64 = 2e6;
+const STEPS: f64 = 1500.0;
 
 /// An axis or segment of the law's variables.
 #[derive(Clone, Debug)]
@@ -142,6 +149,8 @@ pub(super) struct Facts<'a> {
     pub typed: bool,
     /// What the reference interpreter has compiled so far.
     pub codes: CodeCache<'a>,
+    /// Drafts and draws of attributes so far.
+    draws: Cell<usize>,
 }
 
 impl<'a> Facts<'a> {
@@ -173,7 +182,8 @@ impl<'a> Facts<'a> {
             specials: special_values::of(law),
             given: vec![false; law.vars.len()],
             typed: conditions.iter().any(asks_dtype),
-            codes: CodeCache::new(library),
+            codes: CodeCache::bounded(library, MOST_STEPS),
+            draws: Cell::default(),
         };
         f.names();
         f.domains();
@@ -197,6 +207,32 @@ impl<'a> Facts<'a> {
         let bare =
             |root| matches!(self.law.terms.get(root).kind, TermKind::Var(_) | TermKind::Scalar(_));
         self.law.origin == LawOrigin::Rule && self.law.left.iter().all(|side| bare(side.root))
+    }
+
+    /// Notes of so many drafts or draws of attributes.
+    pub(super) fn drew(&self, draws: usize) {
+        self.draws.set(self.draws.get() + draws);
+    }
+
+    /// The work that samples have taken so far, in draws of attributes.
+    pub(super) fn work(&self) -> usize {
+        self.draws.get() + (self.codes.spent() / STEPS) as usize
+    }
+
+    /// True if an operator of the law adds up along axes.
+    pub(super) fn sums(&self) -> bool {
+        let adds = |e: &Expr| {
+            e.any(&mut |e| matches!(&e.kind, ExprKind::Reduce(r) if r.monoid == Monoid::Sum))
+        };
+        let added = |call: &CallId| match &self.library.call(*call).kind {
+            CallKind::Op(meanings) => meanings.iter().any(|m| adds(&m.value)),
+            CallKind::Def(_) => true,
+            CallKind::Extern(_) => false,
+        };
+        self.law
+            .terms
+            .iter()
+            .any(|(_, t)| matches!(&t.kind, TermKind::Apply(call, _) if added(call)))
     }
 
     /// The dimensions of a variable; one segment of its own if none are declared.
@@ -500,34 +536,6 @@ fn apply_predicate(predicate: &Predicate, env: &Env, rule: &mut ElementRule) {
             rule.number = true;
         }
         expr::Predicate::Const => {}
-    }
-}
-
-/// So many ways to meet a law's conditions are sampled each by itself.
-const MAX_WAYS: usize = 8;
-
-/// The ways to meet all conditions: of each `or` one side. A law must hold in each; drawn together, the one that is easily met would
-/// hide the others.
-pub(super) fn ways(conditions: &[Expr]) -> Vec<Vec<Expr>> {
-    let mut out: Vec<Vec<Expr>> = vec![vec![]];
-    for c in conditions {
-        let sides = sides(c);
-        // What would be too many ways stays one.
-        let sides = if out.len() * sides.len() > MAX_WAYS { vec![vec![c.clone()]] } else { sides };
-        let with = |way: &Vec<Expr>| -> Vec<Vec<Expr>> {
-            sides.iter().map(|s| way.iter().chain(s).cloned().collect()).collect()
-        };
-        out = out.iter().flat_map(with).collect();
-    }
-    out
-}
-
-/// The ways to meet one condition.
-fn sides(e: &Expr) -> Vec<Vec<Expr>> {
-    match &e.kind {
-        ExprKind::Binary(BinaryOp::Or, a, b) => [sides(a), sides(b)].concat(),
-        ExprKind::Binary(BinaryOp::And, a, b) => ways(&[(**a).clone(), (**b).clone()]),
-        _ => vec![vec![e.clone()]],
     }
 }
 

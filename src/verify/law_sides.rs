@@ -17,6 +17,7 @@ use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Value};
 use mlc_dsl::library::{AttrParam, CallId, Dim, LawSide, Name};
 use mlc_dsl::term::{TermId, TermKind};
 use mlc_fuzz::Random;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// Where a walk stands.
@@ -321,8 +322,10 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
                 telling: self.draft.telling,
                 conditions: self.wanted(),
                 env: &self.envs[m],
+                draws: Cell::default(),
             };
             let chosen = question.choose(rng);
+            self.facts.drew(question.draws.get());
             let open = question.open;
             let fits = chosen.is_ok();
             let none = || format!("no attributes of `{}` fit", callee.name);

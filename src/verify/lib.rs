@@ -6,10 +6,12 @@
 //! yield a counterexample. Declared ranges and domains are not conditions: a share of the samples lies outside
 //! them. Never refers to an operator by name, and never trusts an error bound.
 
+mod alternatives;
 mod compare;
 mod counterexample_model;
 mod declarations;
 mod identity_testing;
+mod idle_conditions;
 mod infer_condition;
 mod instance;
 mod law_facts;
@@ -41,16 +43,16 @@ pub use infer_condition::Proposal;
 pub use lint::{Lint, lint};
 pub use report::{CheckReport, Counterexample, Reported, TensorText};
 
-use compare::Trial;
+use compare::{Broken, Trial};
 use identity_testing::ProofOutcome;
 use infer_condition::Failing;
-use law_facts::{Conjunct, Facts};
-use mlc_dsl::expr::{Expr, Predicate};
+use law_facts::Facts;
+use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_fuzz::Random;
 use rounding_error::RoundingErrors;
 use sample::{Draw, Tally};
-use sample_draft::{SampleDraft, Stray};
+use sample_draft::SampleDraft;
 use sample_values::Round;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -88,6 +90,9 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// What is suspicious without being false.
     pub warnings: Vec<String>,
+    /// The work of sampling, in draws of attributes; the same on every machine.
+    #[serde(skip)]
+    pub work: usize,
 }
 
 /// Whether a law holds.
@@ -153,21 +158,6 @@ pub struct WorstRoundingError {
     pub growth: f64,
 }
 
-/// What breaking one condition alone shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Break {
-    /// The sides differ.
-    Refutes,
-    /// The right side has no type, or another condition no value.
-    Forbids,
-    /// The law still holds.
-    Nothing,
-    /// It cannot be broken.
-    Impossible,
-    /// Too few samples were taken to tell.
-    Unknown,
-}
-
 /// A definition's own laws hold by definition, and one instance of a schema shows others: samples only show that they can be
 /// applied, with the types that they declare. One in so many is taken.
 const DEFINED: usize = 20;
@@ -181,9 +171,8 @@ const MISSES: usize = 5;
 /// Drafts of samples that are looked at again with open extents.
 const KEPT: usize = 120;
 
-/// Samples taken to break one condition, and all conditions of a law.
-const BREAKING: usize = 700;
-const BREAKING_ALL: usize = 1400;
+/// Work after which no further samples of a law are drawn, in draws of attributes.
+const MOST_WORK: usize = 600_000;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
@@ -205,7 +194,7 @@ fn verdict(
     options: &CheckOptions,
 ) -> (Verdict, Option<Refuting>) {
     let facts = Facts::of(library, law);
-    let ways = match law_facts::ways(&law.conditions) {
+    let ways = match alternatives::ways(&law.conditions) {
         ways if ways.len() > 1 => ways.iter().map(|c| Facts::under(library, law, c)).collect(),
         _ => vec![],
     };
@@ -226,7 +215,8 @@ fn verdict(
         options.samples
     };
     let outcome = c.sample(samples);
-    (Verdict { outcome, warnings: c.warnings }, c.refuting)
+    let work = c.work();
+    (Verdict { outcome, warnings: c.warnings, work }, c.refuting)
 }
 
 struct Checker<'f, 'l> {
@@ -254,14 +244,21 @@ impl<'f, 'l> Checker<'f, 'l> {
         let mut errors = RoundingErrors::new(self.facts.law.error);
         let mut drafts = Vec::new();
         let mut missed = vec![(0, false); self.ways.len()];
-        let directed = match self.shown {
-            Some(_) => vec![],
-            None => sample::directed(self.facts),
+        let (first, last) = match self.shown {
+            Some(_) => (vec![], vec![]),
+            None => (sample::directed_first(self.facts), sample::directed_last(self.facts)),
         };
         let samples = samples * self.ways.len().min(MORE);
-        let plans = directed.len() * self.ways.len() + samples;
-        let mut before = 0;
+        let each = samples.div_ceil(self.ways.len());
+        let plans = (first.len() + each + last.len()) * self.ways.len();
+        let (mut refused, mut long) = (0, 0);
         for i in 0..plans {
+            if self.work() > MOST_WORK {
+                self.warnings.push(format!(
+                    "no more than {i} of {plans} samples were taken: they take too much work"
+                ));
+                break;
+            }
             if Instant::now() > self.deadline {
                 self.warnings.push(format!("time ran out after {i} of {plans} samples"));
                 break;
@@ -274,13 +271,16 @@ impl<'f, 'l> Checker<'f, 'l> {
             }
             let wanted = vec![true; facts.conjuncts.len()];
             let turn = i / self.ways.len();
-            if turn <= directed.len() {
-                before = self.tally.right_refused.values().sum();
-            }
-            let special = directed.get(turn).copied();
+            let special = match turn.checked_sub(first.len() + each) {
+                Some(turn) => last.get(turn).copied(),
+                None => first.get(turn).copied(),
+            };
             let (extents, stray, round) =
-                special.unwrap_or_else(|| sample::plan(facts, turn - directed.len()));
+                special.unwrap_or_else(|| sample::plan(facts, turn - first.len()));
+            let before = self.refused();
             let drawn = sample::draw(facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
+            // What special values are refused for says nothing of ordinary ones.
+            refused += if special.is_some() { 0 } else { self.refused() - before };
             let instance = match drawn {
                 Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
@@ -301,6 +301,12 @@ impl<'f, 'l> Checker<'f, 'l> {
                 sample::trial(facts, instance, round, None, &mut self.tally, &mut rng);
             match trial {
                 Trial::Void => evidence.void += 1,
+                Trial::TooLong => {
+                    long += 1;
+                    if long == MISSES && evidence.samples == 0 {
+                        return self.too_long();
+                    }
+                }
                 Trial::Agree(of_sample) => {
                     evidence.samples += 1;
                     errors.note(&sample, of_sample);
@@ -311,13 +317,15 @@ impl<'f, 'l> Checker<'f, 'l> {
                 drafts.push((way, sample.instance.draft));
             }
         }
+        // Empty tensors take no steps.
+        if long > evidence.samples {
+            return self.too_long();
+        }
         let Some((_, first)) = drafts.first() else { return self.no_sample() };
         if evidence.samples == 0 {
             let reason = "the left side had a value in no sample".to_string();
             return Outcome::NoSample { reason };
         }
-        // What special values are refused for says nothing of ordinary ones.
-        let refused = self.tally.right_refused.values().sum::<usize>().saturating_sub(before);
         if refused > 10 * (evidence.samples + evidence.void) {
             return self.no_sample();
         }
@@ -404,6 +412,12 @@ impl<'f, 'l> Checker<'f, 'l> {
         mismatch: compare::Mismatch,
         guards: Vec<Expr>,
     ) -> Outcome {
+        let (sample, mismatch) = match mismatch.broken {
+            Broken::WorkingPrecision if !compare::is_finite(&sample) => {
+                self.finite(facts).unwrap_or((sample, mismatch))
+            }
+            _ => (sample, mismatch),
+        };
         self.refuting = Some((sample.clone(), guards.clone()));
         if !self.options.explain {
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
@@ -415,6 +429,22 @@ impl<'f, 'l> Checker<'f, 'l> {
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
         Outcome::Fails(Box::new(example))
+    }
+
+    /// A sample of finite numbers that refutes the law, too: it tells more than one of infinities.
+    fn finite(&mut self, facts: &Facts<'_>) -> Option<(compare::Sample, compare::Mismatch)> {
+        let wanted = vec![true; facts.conjuncts.len()];
+        sample::saturated().find_map(|(extents, stray, round)| {
+            let mut rng = self.rng.fork();
+            let drawn = sample::draw(facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
+            let Some(Draw::Instance(instance)) = drawn else { return None };
+            let (sample, trial) =
+                sample::trial(facts, *instance, round, None, &mut self.tally, &mut rng);
+            match trial {
+                Trial::Differ(mismatch) => Some((sample, *mismatch)),
+                Trial::Agree(_) | Trial::Void | Trial::TooLong => None,
+            }
+        })
     }
 
     /// Sides that are different rational functions, though no sample showed it.
@@ -447,6 +477,26 @@ impl<'f, 'l> Checker<'f, 'l> {
         Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)))
     }
 
+    /// The work that samples have taken so far, in draws of attributes.
+    fn work(&self) -> usize {
+        let own = self.ways.iter().filter(|w| !std::ptr::eq(**w, self.facts));
+        self.facts.work() + own.map(|w| w.work()).sum::<usize>()
+    }
+
+    /// Right sides that had no instance so far.
+    fn refused(&self) -> usize {
+        self.tally.right_refused.values().sum()
+    }
+
+    /// Its sides take too many steps; a definition is no less one.
+    fn too_long(&self) -> Outcome {
+        if self.facts.defined() {
+            return Outcome::Holds(Evidence::of(Exactness::Defined));
+        }
+        let reason = "its sides take too many steps for samples, even of small extents".into();
+        Outcome::NoSample { reason }
+    }
+
     fn no_sample(&self) -> Outcome {
         let large = !self.tally.refused.is_empty() && self.tally.right_refused.is_empty();
         if large
@@ -465,84 +515,6 @@ impl<'f, 'l> Checker<'f, 'l> {
         reasons.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
         let reason: Vec<&str> = reasons.iter().take(3).map(|(_, r)| r.as_str()).collect();
         Outcome::NoSample { reason: reason.join("; ") }
-    }
-
-    /// Breaks each condition alone; a law that still holds does not need it.
-    fn break_conditions(&mut self, evidence: &mut Evidence) {
-        let mut left = BREAKING_ALL;
-        for i in 0..self.facts.conjuncts.len() {
-            let text = self.facts.conjunct_text(i);
-            match self.break_condition(i, &mut left) {
-                Break::Refutes => {
-                    evidence.refuting.push(text.clone());
-                    evidence.needed.push(text);
-                }
-                Break::Forbids => evidence.needed.push(text),
-                Break::Unknown => {}
-                Break::Nothing => self.warnings.push(format!(
-                    "condition `{text}` is idle: the law also holds on the samples that break it"
-                )),
-                Break::Impossible => self.warnings.push(format!(
-                    "condition `{text}` is idle: no instance of the left side breaks it"
-                )),
-            }
-        }
-    }
-
-    fn break_condition(&mut self, i: usize, left: &mut usize) -> Break {
-        let mut wanted = vec![true; self.facts.conjuncts.len()];
-        let mut met = Break::Impossible;
-        if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
-            wanted[i] = false;
-        }
-        for k in 0..BREAKING {
-            if *left == 0 || Instant::now() > self.deadline + Duration::from_secs(2) {
-                return Break::Unknown;
-            }
-            *left -= 1;
-            let mut rng = self.rng.fork();
-            let before: usize = self.tally.right_refused.values().sum();
-            let mut tally = std::mem::take(&mut self.tally);
-            tally.refused.clear();
-            let stray = match rng.chance(0.7) {
-                true => Stray::Any(rng.below(1000)),
-                false => Stray::No,
-            };
-            let extents = sample::emptied(self.facts, k);
-            let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
-            self.tally = tally;
-            if self.tally.right_refused.values().sum::<usize>() > before {
-                return Break::Forbids;
-            }
-            match drawn {
-                Some(Draw::Types(..)) => return Break::Refutes,
-                Some(Draw::Instance(instance)) => {
-                    met = Break::Nothing;
-                    let round = match &self.facts.conjuncts[i] {
-                        Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
-                            Round::unbounded(rng.below(3))
-                        }
-                        _ => Round::of(rng.below(Round::COUNT)),
-                    };
-                    let (_, trial) = sample::trial(
-                        self.facts,
-                        *instance,
-                        round,
-                        Some(i),
-                        &mut self.tally,
-                        &mut rng,
-                    );
-                    if let Trial::Differ(_) = trial {
-                        return Break::Refutes;
-                    }
-                }
-                // What gives other conditions their meaning cannot be broken alone.
-                None if self.tally.undecided() => return Break::Forbids,
-                None if k >= 12 && met == Break::Impossible => return met,
-                None => {}
-            }
-        }
-        met
     }
 }
 

@@ -11,8 +11,10 @@ use super::sample::{self, Tally};
 use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
 use super::sample_values::Round;
 use mlc_dsl::expr::{AttrKind, Expr};
-use mlc_dsl::ir::{Attr, Extent};
+use mlc_dsl::ir::{Attr, DType, Extent};
+use mlc_dsl::library::Name;
 use mlc_fuzz::Random;
+use std::collections::HashSet;
 
 /// Drafts that are given symbols, ways to do so, and instances of each.
 const DRAFTS: usize = 24;
@@ -24,6 +26,24 @@ const NUMBERS: i64 = 7;
 
 /// Symbols and what they stood for in the draft.
 type Symbols = Vec<(String, i64)>;
+
+/// What decides whether a draft without symbols has an instance, and of which types: element types only where the law asks for them.
+#[derive(PartialEq, Eq, Hash)]
+struct Known {
+    axes: Vec<(Name, Vec<i64>)>,
+    segs: Vec<(Name, Vec<Vec<i64>>)>,
+    attrs: Vec<(Name, Attr)>,
+    dtypes: Vec<(Name, DType)>,
+}
+
+impl Known {
+    fn of(facts: &Facts, draft: &SampleDraft) -> Known {
+        let (axes, segs, attrs) = (draft.axes.clone(), draft.segs.clone(), draft.attrs.clone());
+        let asked = facts.typed || attrs.iter().any(|(_, a)| matches!(a, Attr::DType(_)));
+        let dtypes = if asked { draft.dtypes.clone() } else { vec![] };
+        Known { axes, segs, attrs, dtypes }
+    }
+}
 
 /// Where a law fires that does not hold.
 pub(super) struct Found {
@@ -43,6 +63,8 @@ pub(super) fn refute(
     if facts.each {
         return None;
     }
+    // Drafts of one law are often alike but for what symbols stand for.
+    let mut known = HashSet::new();
     for draft in drafts.iter().take(DRAFTS) {
         for way in 0..WAYS {
             let (open, symbols) = opened(facts, draft, way, rng);
@@ -52,7 +74,8 @@ pub(super) fn refute(
             for i in 0..INSTANCES {
                 let Some(values) = values(&symbols, i, rng) else { break };
                 let closed = closed(&open, &values);
-                if let Some(found) = closed.and_then(|d| differs(facts, &d, i, tally, rng)) {
+                let new = closed.filter(|d| known.insert(Known::of(facts, d)));
+                if let Some(found) = new.and_then(|d| differs(facts, &d, i, tally, rng)) {
                     return Some(found);
                 }
             }
@@ -217,7 +240,7 @@ fn differs(
             let (sample, trial) = sample::trial(facts, instance, round, None, tally, rng);
             match trial {
                 Trial::Differ(mismatch) => Some(found((sample, *mismatch), vec![])),
-                Trial::Agree(_) | Trial::Void => None,
+                Trial::Agree(_) | Trial::Void | Trial::TooLong => None,
             }
         }
     }

@@ -4,9 +4,10 @@ use super::compare::{Sample, Trial, compare};
 use super::instance::{self, Instance, InstanceRefusal};
 use super::law_facts::{Conjunct, Facts};
 use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
-use super::sample_values::{self, LONG, Named, Round, Shared};
+use super::sample_values::{self, LONG, Named, Round, SATURATED, Shared};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Tensor, Type};
+use mlc_dsl::library::ErrorClass;
 use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 
@@ -14,8 +15,14 @@ use std::collections::BTreeMap;
 const DRAFTS: usize = 60;
 const CHANGES: usize = 8;
 
-/// Samples at which functions saturate: half of them on either side.
-const SATURATED: usize = 12;
+/// Samples of laws that name integers, with parts, windows and steps of these.
+const NAMED: usize = 12;
+
+/// Samples at either end of the range: several numbers overflow alike, small ones are lost beside others.
+const ENDS: usize = 12;
+
+/// Samples of laws of sums that hold bit by bit, in which the order of summands decides.
+const ABSORBING: usize = 12;
 
 /// Drafts tried for a sample with a special value.
 const FEW: usize = 6;
@@ -67,10 +74,9 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Roun
     (Some(ExtentStyle::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
 }
 
-/// Samples that are taken of every law whatever the seed is: what has refuted laws before is not left to chance. Each special value of
-/// an attribute, beside windows in paddings and beside nothing; each axis empty, beside NaN and infinities; parts beyond their ranges;
-/// numbers at which functions lose all digits of what they come near.
-pub(super) fn directed(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
+/// Samples that are taken of every law first, whatever the seed is: what has refuted laws before is not left to chance. Each special value of
+/// an attribute, beside windows in paddings and beside nothing; each axis empty, beside NaN and infinities; parts beyond their ranges.
+pub(super) fn directed_first(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
     let mut out = Vec::new();
     if facts.defined() {
         return out;
@@ -97,8 +103,32 @@ pub(super) fn directed(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)
         let beyond = (Some(ExtentStyle::Beyond), Stray::No, Round::Normal);
         out.extend([beyond; 8]);
     }
-    out.extend([(None, Stray::No, Round::Saturated); SATURATED]);
     out
+}
+
+/// Samples that are taken last: what others refute, too, they would refute with rarer numbers. Parts of the integers that the law names;
+/// numbers at which functions lose all digits of what they come near, and the largest and smallest; sums that depend on their order.
+pub(super) fn directed_last(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
+    let mut out = Vec::new();
+    if facts.defined() {
+        return out;
+    }
+    if facts.parts && !facts.sizes.is_empty() {
+        out.extend([(Some(ExtentStyle::Named), Stray::No, Round::Normal); NAMED]);
+    }
+    out.extend(saturated());
+    for round in [Round::Huge, Round::Zeros] {
+        out.extend([(Some(ExtentStyle::Long), Stray::No, round); ENDS]);
+    }
+    if facts.law.error == ErrorClass::Exact && facts.sums() {
+        out.extend([(Some(ExtentStyle::Long), Stray::No, Round::Absorbing); ABSORBING]);
+    }
+    out
+}
+
+/// Samples where functions saturate.
+pub(super) fn saturated() -> impl Iterator<Item = (Option<ExtentStyle>, Stray, Round)> {
+    (0..2 * SATURATED).map(|turn| (None, Stray::No, Round::Saturated(turn)))
 }
 
 /// What can be empty: every axis, every segment, and the shapes among the attributes.

@@ -5,10 +5,11 @@ use super::solve::solutions;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
 use mlc_dsl::functions::Function;
-use mlc_dsl::infer::{infer, unify};
+use mlc_dsl::infer::{TypeError, infer, unify};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
 use mlc_fuzz::Random;
+use std::cell::Cell;
 
 /// An application whose attributes are partly open.
 pub(super) struct Open<'a> {
@@ -37,6 +38,8 @@ pub(super) struct Open<'a> {
     pub conditions: Vec<(&'a Expr, bool)>,
     /// The law's names.
     pub env: &'a Env,
+    /// How many draws were made.
+    pub draws: Cell<usize>,
 }
 
 /// Draws of a value until the conditions that are decided by then hold as wanted.
@@ -45,8 +48,37 @@ pub(super) const TRIES: usize = 40;
 /// Choices that fit, of which the one that tells most is taken.
 const CHOICES: usize = 8;
 
+/// What so many draws after each other are refused for is not met by luck.
+const ALIKE: usize = 12;
+
 /// Entries made smaller, one at a time, before other values are drawn.
 const RELAXED: usize = 6;
+
+/// Why a draw of attributes is refused.
+#[derive(PartialEq)]
+enum Refused {
+    /// The application has no type.
+    Untyped(Box<TypeError>),
+    /// The law's condition of that number does not hold as wanted.
+    Condition(usize),
+}
+
+/// What the last draws were refused for, all alike.
+#[derive(Default)]
+struct Alike {
+    last: Option<Refused>,
+    draws: usize,
+}
+
+impl Alike {
+    /// Counts a draw; how many it is alike with, itself included.
+    fn note(&mut self, refused: Refused) -> usize {
+        let refused = Some(refused);
+        self.draws = if refused == self.last { self.draws + 1 } else { 1 };
+        self.last = refused;
+        self.draws
+    }
+}
 
 impl Open<'_> {
     /// Values of all attributes under which the application is well-typed; under which the law's
@@ -58,7 +90,9 @@ impl Open<'_> {
         let types: Vec<&Type> = self.types.iter().collect();
         let (mut second, mut best, mut unfit) = (None, None, None);
         let mut left = if self.telling { CHOICES } else { 1 };
+        let mut alike = Alike::default();
         for _ in 0..TRIES {
+            self.draws.set(self.draws.get() + 1);
             let Some(mut attrs) = self.propose(rng) else { return Err(unfit) };
             self.impose(&mut attrs, rng);
             let mut typed = infer(self.call, &types, &attrs);
@@ -68,25 +102,40 @@ impl Open<'_> {
                 }
                 typed = infer(self.call, &types, &attrs);
             }
-            let Ok(typed) = typed else {
-                unfit = Some(attrs);
-                continue;
+            let refused = match typed {
+                Err(e) => {
+                    unfit = Some(attrs);
+                    Refused::Untyped(Box::new(e))
+                }
+                Ok(typed) => match self.broken(&attrs) {
+                    Some(condition) => {
+                        second.get_or_insert(attrs);
+                        Refused::Condition(condition)
+                    }
+                    None => {
+                        let tells = if self.telling { self.tells(&attrs, &typed.types) } else { 0 };
+                        if best.as_ref().is_none_or(|(least, _)| tells > *least) {
+                            best = Some((tells, attrs));
+                        }
+                        left -= 1;
+                        if left == 0 {
+                            break;
+                        }
+                        continue;
+                    }
+                },
             };
-            let env = self.law_env(&attrs);
-            if !self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
-                second.get_or_insert(attrs);
-                continue;
-            }
-            let tells = if self.telling { self.tells(&attrs, &typed.types) } else { 0 };
-            if best.as_ref().is_none_or(|(least, _)| tells > *least) {
-                best = Some((tells, attrs));
-            }
-            left -= 1;
-            if left == 0 {
+            if alike.note(refused) == ALIKE && best.is_none() {
                 break;
             }
         }
         best.map(|(_, attrs)| attrs).or(second).ok_or(unfit)
+    }
+
+    /// The first of the law's conditions that does not hold as wanted, of those that are decided by then.
+    fn broken(&self, attrs: &[Option<Attr>]) -> Option<usize> {
+        let env = self.law_env(attrs);
+        self.conditions.iter().position(|(c, want)| truth(c, &env) == Ok(Some(!want)))
     }
 
     /// How much a choice tells: results of several elements along every axis, numbers that no other
@@ -150,16 +199,22 @@ impl Open<'_> {
     /// `all(a == 1)`, `a[0] == 1`, `product(a) == |n|`.
     fn impose(&self, attrs: &mut [Option<Attr>], rng: &mut Random) {
         let own = |i: usize| self.open[i].as_ref().map(|p| &p.name);
+        let mut env = self.law_env(attrs);
         for (c, _) in self.conditions.iter().filter(|(_, want)| *want) {
-            self.equate(c, &self.law_env(attrs), &own, attrs, rng);
+            if self.equate(c, &env, &own, attrs, rng) {
+                env = self.law_env(attrs);
+            }
         }
         let callee = |i: usize| self.open[i].as_ref().map(|_| &self.call.attrs[i].name);
+        let mut env = self.call_env(attrs);
         for c in &self.call.conditions {
-            self.equate(c, &self.call_env(attrs), &callee, attrs, rng);
+            if self.equate(c, &env, &callee, attrs, rng) {
+                env = self.call_env(attrs);
+            }
         }
     }
 
-    /// Solves an equation that does not hold for one of the open attributes, which `named` names.
+    /// Solves an equation that does not hold for one of the open attributes, which `named` names; true if one is changed.
     fn equate<'n>(
         &self,
         c: &Expr,
@@ -167,27 +222,29 @@ impl Open<'_> {
         named: &dyn Fn(usize) -> Option<&'n Name>,
         attrs: &mut [Option<Attr>],
         rng: &mut Random,
-    ) {
+    ) -> bool {
         let c = match &c.kind {
             ExprKind::Call(Function::All, args) if args.len() == 1 => &args[0],
             _ => c,
         };
-        let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind else { return };
+        let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind else { return false };
         let mut found = Vec::new();
         for (target, other) in [(a, b), (b, a)] {
             let Ok(value) = eval(other, env) else { continue };
             if eval(target, env).is_ok_and(|now| now == value) {
-                return;
+                return false;
             }
             let slot =
                 |n: &str| (0..attrs.len()).find(|i| named(*i).is_some_and(|own| **own == *n));
             let solved = solutions(target, &value, env).into_iter();
             found.extend(solved.filter_map(|(n, v)| Some((slot(&n)?, v))));
         }
-        if !found.is_empty() {
-            let (slot, v) = rng.pick(&found);
-            attrs[slot] = Some(v);
+        if found.is_empty() {
+            return false;
         }
+        let (slot, v) = rng.pick(&found);
+        attrs[slot] = Some(v);
+        true
     }
 
     /// The operator's names.
@@ -341,7 +398,10 @@ pub(super) fn value(
             End::Low if low <= high => return low,
             End::High if low <= high && rng.chance(0.8) => return high,
             End::Below if rng.chance(0.4) => return low - 1,
-            End::Any | End::Low | End::High | End::Below => {}
+            End::Named if !sizes.is_empty() && rng.chance(0.6) => {
+                return rng.pick(sizes) + rng.between(0, 1);
+            }
+            End::Any | End::Low | End::High | End::Below | End::Named => {}
         }
         match strays && rng.chance(0.5) {
             true if !sizes.is_empty() && rng.chance(0.5) => rng.pick(sizes) + rng.between(-1, 1),

@@ -56,6 +56,8 @@ pub(super) enum End {
     High,
     /// Below the lower one, or anywhere.
     Below,
+    /// At the integers that the law names, or right above them, or anywhere.
+    Named,
 }
 
 /// How extents are chosen.
@@ -81,6 +83,10 @@ pub(super) enum ExtentStyle {
     Beyond,
     /// Some axes so long that parts of parts, windows and steps have room, and attributes that use it.
     Roomy,
+    /// The first axes as long as they may be.
+    Long,
+    /// Some axes as long as for parts of parts, beside parts, windows and steps of the integers that the law names.
+    Named,
 }
 
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
@@ -105,10 +111,11 @@ impl SampleDraft {
             attrs: vec![],
             stray,
             style,
-            telling: style == ExtentStyle::Roomy || rng.chance(0.4),
+            telling: matches!(style, ExtentStyle::Roomy | ExtentStyle::Named) || rng.chance(0.4),
             end: match style {
                 ExtentStyle::Padded => End::High,
                 ExtentStyle::Beyond => End::Below,
+                ExtentStyle::Named => End::Named,
                 _ if rng.chance(0.15) => End::Low,
                 _ => End::Any,
             },
@@ -367,8 +374,9 @@ impl ExtentPool {
             ExtentStyle::Small | ExtentStyle::Empty(_) => rng.between(1, 4),
             ExtentStyle::Few => rng.between(2, 3),
             ExtentStyle::Padded => rng.pick(&[1, 1, 1, 2]),
-            ExtentStyle::Roomy | ExtentStyle::Beyond => {
-                let long = self.elements < ROOM && rng.chance(0.7);
+            ExtentStyle::Roomy | ExtentStyle::Beyond | ExtentStyle::Long | ExtentStyle::Named => {
+                let always = self.style == ExtentStyle::Long;
+                let long = self.elements < ROOM && (always || rng.chance(0.7));
                 let e = if long { rng.between(5, 10) } else { rng.between(1, 3) };
                 self.elements *= e;
                 e

@@ -44,9 +44,15 @@ pub(super) enum Round {
     Scattered,
     /// A small spread around a large number that the tensors share, but for a sign.
     Offset,
-    /// Each tensor lies around a number of its own that exponentials nearly overflow at, or vanish.
-    Saturated,
+    /// Each tensor lies around a number of its own at which functions saturate or exponentials overflow, the first one around the
+    /// number that has its turn.
+    Saturated(u8),
+    /// Small ones among large ones that cancel: of the small, a sum keeps those that come last.
+    Absorbing,
 }
+
+/// Magnitudes at which functions saturate that the first tensor has in turn, each with both signs.
+pub(super) const SATURATED: u8 = 6;
 
 /// What the tensors of one sample share.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +136,8 @@ impl Round {
             Round::Nan | Round::Infinite | Round::Masked => false,
             Round::Missing | Round::Endless | Round::Met => false,
             Round::Zeros | Round::Huge => false,
-            Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated => false,
+            Round::Scaled | Round::Scattered | Round::Offset => false,
+            Round::Saturated(_) | Round::Absorbing => false,
             Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
         }
     }
@@ -150,13 +157,21 @@ pub(super) fn tensor(
     if round == Round::Met && counts {
         return met(dtype, shape, (shared, named), rule, rng);
     }
+    if dtype.is_float() && round == Round::Absorbing && !rule.uniform {
+        let values = absorbing(dtype, n, rng).into_iter();
+        let values: Vec<f64> = values.map(|v| fit_float(dtype, v, rule, rng)).collect();
+        return Tensor::from_f64(dtype, shape.to_vec(), &values);
+    }
     if dtype.is_float() {
-        let (center, spread) = place(dtype, round, shared, rng);
+        let (center, spread) = match round {
+            Round::Saturated(turn) if named.place == 0 => (saturation(dtype, turn, rng), 1.0),
+            _ => place(dtype, round, shared, rng),
+        };
         let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
         let one = |rng: &mut Random| {
             let v = match round {
                 Round::Scaled if shared.signed => sign * spread * rng.normal().abs().min(2.0),
-                Round::Scaled | Round::Offset | Round::Saturated => {
+                Round::Scaled | Round::Offset | Round::Saturated(_) => {
                     center + spread * rng.normal().clamp(-2.0, 2.0)
                 }
                 Round::Scattered => scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit()),
@@ -235,8 +250,9 @@ fn scale(dtype: DType, rng: &mut Random) -> f64 {
 fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, f64) {
     match round {
         Round::Scaled => (0.0, scale(dtype, rng)),
-        // From 8 to 90, beyond which exp(x) exceeds f32.
-        Round::Saturated => (rng.pick(&[1.0, -1.0]) * (3.0 + 3.5 * rng.unit()).exp2(), 1.0),
+        Round::Saturated(_) => {
+            (saturation(dtype, rng.below(2 * usize::from(SATURATED)) as u8, rng), 1.0)
+        }
         Round::Offset => {
             let exponents = if shared.whole { limits(dtype).0.log2() } else { 1.0 };
             let center = (shared.offset * exponents).exp2() * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
@@ -244,6 +260,31 @@ fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, 
         }
         _ => (0.0, 1.0),
     }
+}
+
+/// A number of the magnitude and sign that have this turn: from half of where 1 + exp(-x) rounds to 1 to beyond where exp(x)
+/// overflows.
+fn saturation(dtype: DType, turn: u8, rng: &mut Random) -> f64 {
+    let low = (0.5 * dtype.unit_roundoff().ln()).abs().log2();
+    let high = (1.5 * limits(dtype).0.ln()).log2();
+    let share = (f64::from(turn / 2 % SATURATED) + rng.unit()) / f64::from(SATURATED);
+    let sign = if turn.is_multiple_of(2) { -1.0 } else { 1.0 };
+    sign * (low + (high - low) * share).exp2()
+}
+
+/// Small numbers among an even number of large ones of alternating signs, too far apart for the digits of f64, in which sums are taken.
+fn absorbing(dtype: DType, n: usize, rng: &mut Random) -> Vec<f64> {
+    let mut places: Vec<usize> = (0..n).collect();
+    rng.shuffle(&mut places);
+    places.truncate((n / 3).max(2) / 2 * 2);
+    places.sort_unstable();
+    let mut values: Vec<f64> = (0..n).map(|_| rng.normal()).collect();
+    let mut large = limits(dtype).0.log2().min(60.0).exp2();
+    for at in places {
+        values[at] = large;
+        large = -large;
+    }
+    values
 }
 
 fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
@@ -280,9 +321,8 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             4 => sign * largest * (1.0 - 0.375 * rng.unit()),
             _ => rng.normal(),
         },
-        Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated | Round::Met => {
-            rng.normal()
-        }
+        Round::Scaled | Round::Scattered | Round::Offset | Round::Met => rng.normal(),
+        Round::Saturated(_) | Round::Absorbing => rng.normal(),
     }
 }
 
@@ -369,9 +409,8 @@ fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Ran
         Round::Integers | Round::Zeros => rng.between(-4, 4),
         Round::Units => rng.between(-1, 1),
         Round::Powers => 1 << rng.below(7),
-        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated => {
-            rng.between(0, 9)
-        }
+        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset => rng.between(0, 9),
+        Round::Saturated(_) | Round::Absorbing => rng.between(0, 9),
         Round::Wide => rng.between(-100, 100),
         Round::Nan
         | Round::Infinite

@@ -241,9 +241,15 @@ impl<'a> WorkingPrecision<'a> {
             }
             return None;
         }
+        let other = self.analysed(true).and_then(|o| o.get(output)?.get(at).copied());
+        let cause = match other {
+            Some(Number { overflowed: true, .. }) => "overflow inside the right side",
+            Some(Number { vanished: true, .. }) => "underflow inside the right side",
+            _ => "cancellation or lost digits",
+        };
         let times = right / error.max(unit * norm).max(normal);
         Some(format!(
-            "cancellation or lost digits: in {} the error grows by {times:.0} (the left side errs by {:.1e}, the \
+            "{cause}: in {} the error grows by {times:.0} (the left side errs by {:.1e}, the \
              right by {:.1e}, relative to the largest element)",
             self.dtype,
             error / norm,

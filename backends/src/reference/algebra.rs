@@ -4,7 +4,9 @@
 //! truth values that depend on floats are numbers of it, 1 for true and 0 for false.
 
 use super::array::wrap;
-use super::code::{Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, for_each, signum};
+use super::code::{
+    Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, signum, try_for_each,
+};
 use super::compile::{self, Body, MeaningCode, MeaningParam};
 use super::scalar::{Cmp, RealOp};
 use mlc_dsl::definition_values::{self, Evaluator};
@@ -145,28 +147,21 @@ impl<A: Algebra> Lift<'_, A> {
     ) -> Result<Vec<Element<A::Number>>, String> {
         let mut slots = Machine::new(code.extents.len(), &[]);
         let mut out = Vec::new();
-        let mut failed = None;
         let mut w = AlgebraEvaluator { lift: self, args };
-        for_each(&code.axes, &mut slots, |m| {
-            if failed.is_some() {
-                return;
-            }
-            let element = match &code.body {
-                Body::Real(body) => w.real(body, m).map(Element::Number),
-                Body::Int(dtype, body) => w.int(body, m).map(|v| match v {
+        let done = try_for_each(&code.axes, &mut slots, |m| {
+            out.push(match &code.body {
+                Body::Real(body) => Element::Number(w.real(body, m)?),
+                Body::Int(dtype, body) => match w.int(body, m)? {
                     Element::Int(v) => Element::Int(wrap(*dtype, v)),
                     number => number,
-                }),
-            };
-            match element {
-                Ok(e) => out.push(e),
-                Err(stop) => failed = Some(stop),
-            }
+                },
+            });
+            Ok(())
         });
-        match failed {
-            None => Ok(out),
-            Some(EvalError::Outside) => Err("an index is out of range".into()),
-            Some(EvalError::Other(reason)) => Err(reason),
+        match done {
+            Ok(()) => Ok(out),
+            Err(EvalError::Outside) => Err("an index is out of range".into()),
+            Err(EvalError::Other(reason)) => Err(reason),
         }
     }
 }
@@ -336,13 +331,13 @@ impl<A: Algebra> AlgebraEvaluator<'_, '_, A> {
         unit: T,
         mut step: impl FnMut(&mut Self, T, &mut Machine) -> Result<T, EvalError>,
     ) -> Result<T, EvalError> {
-        let mut acc = Some(Ok(unit));
-        for_each(over, m, |m| {
-            if let Some(Ok(v)) = acc.take() {
-                acc = Some(step(self, v, m));
-            }
-        });
-        acc.unwrap_or_else(|| Err("a reduction has no value".to_string().into()))
+        let mut acc = Some(unit);
+        try_for_each(over, m, |m| {
+            let before = acc.take().ok_or_else(|| "a reduction has no value".to_string())?;
+            acc = Some(step(self, before, m)?);
+            Ok::<(), EvalError>(())
+        })?;
+        acc.ok_or_else(|| "a reduction has no value".to_string().into())
     }
 
     /// The offset of the element that is read.
@@ -459,6 +454,7 @@ impl<A: Algebra> AlgebraEvaluator<'_, '_, A> {
             Truth::Quantified(q, over, body) => {
                 let all = *q == Quantifier::All;
                 let found = self.fold(over, m, Element::Int(1), |w, acc, m| {
+                    w.spend()?;
                     let next = if all { w.truth(body, m)? } else { w.negated(body, m)? };
                     w.product(acc, next)
                 })?;

@@ -280,21 +280,35 @@ impl<'a> Machine<'a> {
 }
 
 /// Runs `body` for all values of `over`, the last variable fastest.
+#[inline]
 pub fn for_each<'a>(
     over: &[(Slot, i64)],
     m: &mut Machine<'a>,
     mut body: impl FnMut(&mut Machine<'a>),
 ) {
+    let _: Result<(), std::convert::Infallible> = try_for_each(over, m, |m| {
+        body(m);
+        Ok(())
+    });
+}
+
+/// The same up to the first failure.
+#[inline]
+pub(super) fn try_for_each<'a, E>(
+    over: &[(Slot, i64)],
+    m: &mut Machine<'a>,
+    mut body: impl FnMut(&mut Machine<'a>) -> Result<(), E>,
+) -> Result<(), E> {
     if over.iter().any(|&(_, n)| n <= 0) {
-        return;
+        return Ok(());
     }
     over.iter().for_each(|&(s, _)| m.slots[s] = 0);
     loop {
-        body(m);
+        body(m)?;
         let mut at = over.len();
         loop {
             if at == 0 {
-                return;
+                return Ok(());
             }
             at -= 1;
             let (s, n) = over[at];

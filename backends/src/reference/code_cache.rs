@@ -4,20 +4,33 @@ use super::array::Elements;
 use super::compile::{self, MeaningCode, MeaningParam};
 use super::{Engine, affine, tables};
 use mlc_dsl::eval::Env;
+use mlc_dsl::expr::{Expr, ExprKind, IndexVar};
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Library};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Applications that are kept at a time.
 const KEPT: usize = 1 << 12;
 
-/// What runs over the operators of one library share. Nothing that is computed depends on it.
+/// Steps that an application takes beside those of its elements: it is typed, and its results are new tensors.
+const APPLICATION: f64 = 256.0;
+
+/// The error of a run that would take more steps than it may.
+pub const TOO_LONG: &str = "it takes too many steps";
+
+/// What runs over the operators of one library share. Nothing that is computed depends on it, but a run may be refused as too long.
 pub struct CodeCache<'l> {
     library: &'l Library,
     known: RefCell<HashMap<Key, Rc<CompiledMeaning>>>,
+    /// Steps that a run may take: values of an element or of a term of a reduction.
+    most: f64,
+    /// Those that are left to this run.
+    left: Cell<f64>,
+    /// Those that all runs have taken.
+    spent: Cell<f64>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -38,12 +51,46 @@ pub struct CompiledMeaning {
     pub codes: Vec<MeaningCode>,
     /// The tables that each code reads behind its inputs.
     pub tables: Vec<Vec<Elements>>,
+    /// Values of elements and of terms of reductions that it computes.
+    steps: f64,
 }
 
 impl<'l> CodeCache<'l> {
     /// Nothing is compiled yet.
     pub fn new(library: &'l Library) -> CodeCache<'l> {
-        CodeCache { library, known: RefCell::default() }
+        CodeCache::bounded(library, f64::INFINITY)
+    }
+
+    /// The same for runs of so many steps.
+    pub fn bounded(library: &'l Library, most: f64) -> CodeCache<'l> {
+        CodeCache {
+            library,
+            known: RefCell::default(),
+            most,
+            left: Cell::new(most),
+            spent: Cell::default(),
+        }
+    }
+
+    /// A run begins.
+    pub(super) fn begin(&self) {
+        self.left.set(self.most);
+    }
+
+    /// Takes the steps of an application out of those that are left to the run.
+    fn spend(&self, steps: f64) -> Result<(), String> {
+        let left = self.left.get() - steps - APPLICATION;
+        self.left.set(left);
+        if left < 0.0 {
+            return Err(TOO_LONG.into());
+        }
+        self.spent.set(self.spent.get() + steps + APPLICATION);
+        Ok(())
+    }
+
+    /// The steps that all runs have taken.
+    pub fn spent(&self) -> f64 {
+        self.spent.get()
     }
 
     /// Where the operators are declared.
@@ -61,10 +108,12 @@ impl<'l> CodeCache<'l> {
     ) -> Result<Rc<CompiledMeaning>, String> {
         let key = Key { call, engine, attrs: attrs.to_vec(), args };
         if let Some(known) = self.known.borrow().get(&key) {
+            self.spend(known.steps)?;
             return Ok(known.clone());
         }
         let callable = self.library.call(call);
         let mut compiled = compiled(callable, engine, attrs, &key.args)?;
+        self.spend(compiled.steps)?;
         if engine == Engine::Fast && callable.recurrence.is_none() {
             for (code, tables) in compiled.codes.iter_mut().zip(&mut compiled.tables) {
                 (*code, *tables) = tables::tabulated(code.clone(), key.args.len());
@@ -94,6 +143,7 @@ pub fn compiled(
     let refs: Vec<&Type> = types.iter().collect();
     let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
     let mut codes = Vec::new();
+    let mut steps = 0.0;
     if let CallKind::Op(meanings) = &callable.kind {
         let own = own_results(callable, &app.types)?;
         let names = callable.inputs.iter().map(|i| &i.name);
@@ -107,6 +157,8 @@ pub fn compiled(
                 meanings.get(i).ok_or_else(|| format!("output `{name}` has no meaning"))?;
             let shape = ty.known_shape();
             let shape = shape.ok_or_else(|| format!("the result's type {ty} is not known"))?;
+            let elements: f64 = shape.iter().map(|&n| n as f64).product();
+            steps += elements * (1.0 + terms(&meaning.value, &app.env));
             let dims = pattern.dims.as_deref();
             let recurrence = callable.recurrence.as_ref();
             let env = &app.env;
@@ -118,7 +170,19 @@ pub fn compiled(
         }
     }
     let tables = vec![Vec::new(); codes.len()];
-    Ok(CompiledMeaning { types: app.types, env: app.env, codes, tables })
+    Ok(CompiledMeaning { types: app.types, env: app.env, codes, tables, steps })
+}
+
+/// Terms of reductions that one element has.
+fn terms(e: &Expr, env: &Env) -> f64 {
+    let inside: f64 = e.parts().into_iter().map(|p| terms(p, env)).sum();
+    let ExprKind::Reduce(r) = &e.kind else { return inside };
+    let number = |e: &Extent| e.as_const().unwrap_or(1) as f64;
+    let values = |v: &IndexVar| match env.seg(&v.name) {
+        Some(extents) if v.segment => extents.iter().map(number).product(),
+        _ => env.axis(&v.name).map_or(1.0, number),
+    };
+    r.over.iter().map(values).product::<f64>() * (1.0 + inside)
 }
 
 /// The types of the results, if the equations read them.

@@ -18,6 +18,7 @@ pub(super) fn program(
     inputs: &[Array],
 ) -> Result<Vec<Array>, BackendError> {
     let symbols = unify(program, inputs)?;
+    codes.begin();
     let mut values = Values::new(program);
     for (i, node) in program.nodes.iter().enumerate() {
         let NodeKind::Apply(call, attrs) = &node.kind else { continue };
@@ -41,6 +42,7 @@ pub(super) fn plan(
 ) -> Result<Vec<Array>, BackendError> {
     let program = &plan.program;
     let symbols = unify(program, inputs)?;
+    codes.begin();
     let mut uses: HashMap<Value, usize> = HashMap::new();
     let read = plan.kernels.iter().flat_map(|k| &k.inputs);
     for v in read.chain(program.outputs.iter().map(|(_, v)| v)) {

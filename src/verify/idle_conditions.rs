@@ -1,0 +1,119 @@
+//! Breaks each condition of a law alone: one without which the law still holds is idle, and the law should not ask for it.
+
+use super::compare::Trial;
+use super::law_facts::Conjunct;
+use super::sample::{self, Draw};
+use super::sample_draft::Stray;
+use super::sample_values::Round;
+use super::{Checker, Evidence};
+use mlc_dsl::expr::Predicate;
+use std::time::{Duration, Instant};
+
+/// Samples taken to break one condition, and all conditions of a law.
+const BREAKING: usize = 700;
+const BREAKING_ALL: usize = 1400;
+
+/// Work that is done to break all conditions of a law, in draws of attributes.
+const WORK: usize = 40_000;
+
+/// What breaking one condition alone shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    /// The sides differ.
+    Refutes,
+    /// The right side has no type, or another condition no value.
+    Forbids,
+    /// The law still holds.
+    Nothing,
+    /// It cannot be broken.
+    Impossible,
+    /// Too few samples were taken to tell.
+    Unknown,
+}
+
+impl Checker<'_, '_> {
+    /// Breaks each condition alone; a law that still holds does not need it.
+    pub(super) fn break_conditions(&mut self, evidence: &mut Evidence) {
+        let mut left = BREAKING_ALL;
+        let end = self.work() + WORK;
+        let conjuncts = self.facts.conjuncts.len();
+        for i in 0..conjuncts {
+            let text = self.facts.conjunct_text(i);
+            let now = self.work();
+            let share = end.saturating_sub(now) / (conjuncts - i);
+            match self.break_condition(i, &mut left, now + share) {
+                Break::Refutes => {
+                    evidence.refuting.push(text.clone());
+                    evidence.needed.push(text);
+                }
+                Break::Forbids => evidence.needed.push(text),
+                Break::Unknown => {}
+                Break::Nothing => self.warnings.push(format!(
+                    "condition `{text}` is idle: the law also holds on the samples that break it"
+                )),
+                Break::Impossible => self.warnings.push(format!(
+                    "condition `{text}` is idle: no instance of the left side breaks it"
+                )),
+            }
+        }
+    }
+
+    fn break_condition(&mut self, i: usize, left: &mut usize, end: usize) -> Break {
+        let mut wanted = vec![true; self.facts.conjuncts.len()];
+        let mut met = Break::Impossible;
+        if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
+            wanted[i] = false;
+        }
+        for k in 0..BREAKING {
+            if *left == 0 || Instant::now() > self.deadline + Duration::from_secs(2) {
+                return Break::Unknown;
+            }
+            if self.work() > end {
+                return Break::Unknown;
+            }
+            *left -= 1;
+            let mut rng = self.rng.fork();
+            let before: usize = self.tally.right_refused.values().sum();
+            let mut tally = std::mem::take(&mut self.tally);
+            tally.refused.clear();
+            let stray = match rng.chance(0.7) {
+                true => Stray::Any(rng.below(1000)),
+                false => Stray::No,
+            };
+            let extents = sample::emptied(self.facts, k);
+            let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
+            self.tally = tally;
+            if self.tally.right_refused.values().sum::<usize>() > before {
+                return Break::Forbids;
+            }
+            match drawn {
+                Some(Draw::Types(..)) => return Break::Refutes,
+                Some(Draw::Instance(instance)) => {
+                    met = Break::Nothing;
+                    let round = match &self.facts.conjuncts[i] {
+                        Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
+                            Round::unbounded(rng.below(3))
+                        }
+                        _ => Round::of(rng.below(Round::COUNT)),
+                    };
+                    let (_, trial) = sample::trial(
+                        self.facts,
+                        *instance,
+                        round,
+                        Some(i),
+                        &mut self.tally,
+                        &mut rng,
+                    );
+                    if let Trial::Differ(_) = trial {
+                        return Break::Refutes;
+                    }
+                }
+                // What gives other conditions their meaning cannot be broken alone.
+                None if self.tally.undecided() => return Break::Forbids,
+                None if k >= 12 && met == Break::Impossible => return met,
+                None => {}
+            }
+        }
+        met
+    }
+}
