@@ -34,10 +34,7 @@ pub(crate) fn hold(
             return Ok(o);
         }
         let mut clock = Clock::default();
-        let mut styles = Style::ALL.to_vec();
-        if std::env::var_os("MLC_NOT_FINITE").is_some() {
-            styles.push(Style::NotFinite);
-        }
+        let styles: Vec<Style> = Style::ALL.into_iter().chain([Style::NotFinite]).collect();
         mlc_explore::progress::at("checking the result", None);
         let check = Check {
             library,
