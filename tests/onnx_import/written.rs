@@ -285,7 +285,6 @@ fn files_that_gain_nothing_are_written_as_they_are() {
     for target in BOTH {
         let written = optimized(&raw, target);
         assert!(written.graph.nodes.len() <= 6, "{:?}", operators(&written));
-        assert!(written.graph.outputs.iter().all(|o| o.dtype.is_some() && o.dims.is_some()));
     }
 }
 
