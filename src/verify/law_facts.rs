@@ -221,18 +221,24 @@ impl<'a> Facts<'a> {
 
     /// True if an operator of the law adds up along axes.
     pub(super) fn sums(&self) -> bool {
-        let adds = |e: &Expr| {
-            e.any(&mut |e| matches!(&e.kind, ExprKind::Reduce(r) if r.monoid == Monoid::Sum))
-        };
-        let added = |call: &CallId| match &self.library.call(*call).kind {
-            CallKind::Op(meanings) => meanings.iter().any(|m| adds(&m.value)),
+        self.computes(&|e| matches!(&e.kind, ExprKind::Reduce(r) if r.monoid == Monoid::Sum))
+    }
+
+    /// True if an operator of the law applies a function to elements.
+    pub(super) fn applies(&self) -> bool {
+        self.computes(
+            &|e| matches!(&e.kind, ExprKind::Call(_, args) if args.iter().any(Expr::reads)),
+        )
+    }
+
+    /// True if an operator of the law has such a part; what a body has is not looked for.
+    fn computes(&self, part: &dyn Fn(&Expr) -> bool) -> bool {
+        let has = |call: &CallId| match &self.library.call(*call).kind {
+            CallKind::Op(meanings) => meanings.iter().any(|m| m.value.any(&mut |e| part(e))),
             CallKind::Def(_) => true,
             CallKind::Extern(_) => false,
         };
-        self.law
-            .terms
-            .iter()
-            .any(|(_, t)| matches!(&t.kind, TermKind::Apply(call, _) if added(call)))
+        self.law.terms.iter().any(|(_, t)| matches!(&t.kind, TermKind::Apply(c, _) if has(c)))
     }
 
     /// The dimensions of a variable; one segment of its own if none are declared.

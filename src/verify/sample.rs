@@ -116,8 +116,11 @@ pub(super) fn directed_last(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, R
     if facts.parts && !facts.sizes.is_empty() {
         out.extend([(Some(ExtentStyle::Named), Stray::No, Round::Normal); NAMED]);
     }
-    out.extend(saturated());
-    for round in [Round::Huge, Round::Zeros] {
+    if facts.applies() {
+        out.extend(saturated());
+    }
+    // Windows over long axes cost much, and each sees few elements.
+    for round in [Round::Huge, Round::Zeros].into_iter().filter(|_| !facts.parts) {
         out.extend([(Some(ExtentStyle::Long), Stray::No, round); ENDS]);
     }
     if facts.law.error == ErrorClass::Exact && facts.sums() {
