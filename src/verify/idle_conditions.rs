@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 const BREAKING: usize = 700;
 const BREAKING_ALL: usize = 1400;
 
+/// The elements beside a special value, one sample after the other.
+const SPECIAL: [Round; 6] =
+    [Round::Zeros, Round::Zeros, Round::Zeros, Round::Zeros, Round::Normal, Round::Integers];
+
 /// Work that is done to break all conditions of a law, in draws of attributes.
 const WORK: usize = 40_000;
 
@@ -64,6 +68,7 @@ impl Checker<'_, '_> {
         if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
             wanted[i] = false;
         }
+        let specials = self.specials_of(i);
         for k in 0..BREAKING {
             if *left == 0 || Instant::now() > self.deadline + Duration::from_secs(2) {
                 return Break::Unknown;
@@ -76,9 +81,12 @@ impl Checker<'_, '_> {
             let before: usize = self.tally.right_refused.values().sum();
             let mut tally = std::mem::take(&mut self.tally);
             tally.refused.clear();
-            let stray = match rng.chance(0.7) {
-                true => Stray::Any(rng.below(1000)),
-                false => Stray::No,
+            // A number that no range has breaks a condition on it, beside zeros and beside other numbers.
+            let special = specials.get(k / SPECIAL.len());
+            let stray = match special {
+                Some(k) => Stray::Only(*k),
+                None if rng.chance(0.7) => Stray::Any(rng.below(1000)),
+                None => Stray::No,
             };
             let extents = sample::emptied(self.facts, k);
             let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
@@ -94,6 +102,7 @@ impl Checker<'_, '_> {
                         Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
                             Round::unbounded(rng.below(3))
                         }
+                        _ if special.is_some() => SPECIAL[k % SPECIAL.len()],
                         _ => Round::of(rng.below(Round::COUNT)),
                     };
                     let (_, trial) = sample::trial(
@@ -110,10 +119,21 @@ impl Checker<'_, '_> {
                 }
                 // What gives other conditions their meaning cannot be broken alone.
                 None if self.tally.undecided() => return Break::Forbids,
-                None if k >= 12 && met == Break::Impossible => return met,
+                None if special.is_some() => {}
+                None if k >= 12 + specials.len() * SPECIAL.len() && met == Break::Impossible => {
+                    return met;
+                }
                 None => {}
             }
         }
         met
+    }
+
+    /// Special values of the attributes that a condition speaks of.
+    fn specials_of(&self, i: usize) -> Vec<usize> {
+        let Conjunct::Static(e) = &self.facts.conjuncts[i] else { return vec![] };
+        let named = |name: &str| e.any(&mut |e| e.as_name().is_some_and(|n| **n == *name));
+        let all = self.facts.specials.iter().enumerate();
+        all.filter(|(_, (name, _))| named(name)).map(|(k, _)| k).collect()
     }
 }
