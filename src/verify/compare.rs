@@ -8,6 +8,7 @@ use super::instance::Instance;
 use super::sample_draft::Stray;
 use super::sample_values::Round;
 use super::working_precision::WorkingPrecision;
+use mlc_backends::BackendError;
 use mlc_backends::reference::code_cache::TOO_LONG;
 use mlc_backends::reference::{Array, CodeCache, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
@@ -330,15 +331,26 @@ pub(super) fn arrays(program: &Program, sample: &Sample) -> Option<Vec<Array>> {
     widened.collect()
 }
 
+/// What the left side is on a sample, in f64.
+fn left_values(codes: &CodeCache<'_>, sample: &Sample) -> Result<Vec<Array>, BackendError> {
+    let mut left: Program = sample.instance.program.clone();
+    left.outputs.truncate(sample.instance.outputs);
+    let inputs: Vec<Array> = sample.inputs.iter().map(Array::from_tensor).collect();
+    reference(Precision::F64).run_again(&left, codes, &inputs)
+}
+
+/// True if some element of the left side is no finite number.
+pub(super) fn has_pole(codes: &CodeCache<'_>, sample: &Sample) -> bool {
+    let values = left_values(codes, sample).unwrap_or_default();
+    values.iter().any(|a| a.to_f64().iter().any(|v| !v.is_finite()))
+}
+
 /// Which side failed: the left's failure voids the sample.
 fn failed(codes: &CodeCache<'_>, sample: &Sample, message: String) -> Trial {
     if message.ends_with(TOO_LONG) {
         return Trial::TooLong;
     }
-    let mut left: Program = sample.instance.program.clone();
-    left.outputs.truncate(sample.instance.outputs);
-    let inputs: Vec<Array> = sample.inputs.iter().map(Array::from_tensor).collect();
-    match reference(Precision::F64).run_again(&left, codes, &inputs) {
+    match left_values(codes, sample) {
         Err(_) => Trial::Void,
         Ok(values) => Trial::Differ(Box::new(Mismatch {
             broken: Broken::Fails,

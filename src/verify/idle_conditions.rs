@@ -1,6 +1,6 @@
 //! Breaks each condition of a law alone: one without which the law still holds is idle, and the law should not ask for it.
 
-use super::compare::Trial;
+use super::compare::{Trial, has_pole as has_pole_at};
 use super::law_facts::Conjunct;
 use super::sample::{self, Draw};
 use super::sample_draft::Stray;
@@ -69,6 +69,7 @@ impl Checker<'_, '_> {
             wanted[i] = false;
         }
         let specials = self.specials_of(i);
+        let mut has_pole = false;
         for k in 0..BREAKING {
             if *left == 0 || Instant::now() > self.deadline + Duration::from_secs(2) {
                 return Break::Unknown;
@@ -105,7 +106,7 @@ impl Checker<'_, '_> {
                         _ if special.is_some() => SPECIAL[k % SPECIAL.len()],
                         _ => Round::of(rng.below(Round::COUNT)),
                     };
-                    let (_, trial) = sample::trial(
+                    let (sample, trial) = sample::trial(
                         self.facts,
                         *instance,
                         round,
@@ -116,6 +117,7 @@ impl Checker<'_, '_> {
                     if let Trial::Differ(_) = trial {
                         return Break::Refutes;
                     }
+                    has_pole |= special.is_some() && has_pole_at(&self.facts.codes, &sample);
                 }
                 // What gives other conditions their meaning cannot be broken alone.
                 None if self.tally.undecided() => return Break::Forbids,
@@ -126,7 +128,8 @@ impl Checker<'_, '_> {
                 None => {}
             }
         }
-        met
+        // At a pole nothing is held against a law: what keeps away from it is not idle.
+        if has_pole { Break::Unknown } else { met }
     }
 
     /// Special values of the attributes that a condition speaks of.
