@@ -17,6 +17,9 @@ const BREAKING_ALL: usize = 1400;
 const SPECIAL: [Round; 6] =
     [Round::Zeros, Round::Zeros, Round::Zeros, Round::Zeros, Round::Normal, Round::Integers];
 
+/// Samples that break a condition, after which it is idle although there could be more.
+const ENOUGH: usize = 64;
+
 /// Work that is done to break all conditions of a law, in draws of attributes.
 const WORK: usize = 40_000;
 
@@ -69,13 +72,12 @@ impl Checker<'_, '_> {
             wanted[i] = false;
         }
         let specials = self.specials_of(i);
-        let mut has_pole = false;
+        let (mut has_pole, mut broken, mut enough) = (false, 0, true);
         for k in 0..BREAKING {
-            if *left == 0 || Instant::now() > self.deadline + Duration::from_secs(2) {
-                return Break::Unknown;
-            }
-            if self.work() > end {
-                return Break::Unknown;
+            let late = Instant::now() > self.deadline + Duration::from_secs(2);
+            if *left == 0 || late || self.work() > end {
+                enough = broken >= ENOUGH;
+                break;
             }
             *left -= 1;
             let mut rng = self.rng.fork();
@@ -99,6 +101,7 @@ impl Checker<'_, '_> {
                 Some(Draw::Types(..)) => return Break::Refutes,
                 Some(Draw::Instance(instance)) => {
                     met = Break::Nothing;
+                    broken += 1;
                     let round = match &self.facts.conjuncts[i] {
                         Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
                             Round::unbounded(rng.below(3))
@@ -129,7 +132,7 @@ impl Checker<'_, '_> {
             }
         }
         // At a pole nothing is held against a law: what keeps away from it is not idle.
-        if has_pole { Break::Unknown } else { met }
+        if has_pole || !enough { Break::Unknown } else { met }
     }
 
     /// Special values of the attributes that a condition speaks of.
