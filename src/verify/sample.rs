@@ -107,7 +107,7 @@ pub(super) fn directed_first(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, 
 }
 
 /// Samples that are taken last: what others refute, too, they would refute with rarer numbers. Parts of the integers that the law names;
-/// numbers at which functions lose all digits of what they come near, and the smallest; sums that depend on their order.
+/// numbers at which functions lose all digits of what they come near, and the largest and smallest; sums that depend on their order.
 pub(super) fn directed_last(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
     let mut out = Vec::new();
     if facts.defined() {
@@ -120,8 +120,8 @@ pub(super) fn directed_last(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, R
         out.extend(saturated());
     }
     // Windows over long axes cost much, and each sees few elements.
-    if !facts.parts {
-        out.extend([(Some(ExtentStyle::Long), Stray::No, Round::Zeros); ENDS]);
+    for round in [Round::Huge, Round::Zeros].into_iter().filter(|_| !facts.parts) {
+        out.extend([(Some(ExtentStyle::Long), Stray::No, round); ENDS]);
     }
     if facts.law.error == ErrorClass::Exact && facts.sums() {
         out.extend([(Some(ExtentStyle::Long), Stray::No, Round::Absorbing); ABSORBING]);
