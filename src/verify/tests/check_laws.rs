@@ -143,6 +143,9 @@ fn stated(text: &str) -> Vec<(String, Option<String>)> {
     out
 }
 
+/// Draws of attributes within which a false law is refuted and mended: the most of them take a second.
+const AT_ONCE: usize = 10_000;
+
 #[test]
 fn known_false_laws_are_refuted_at_once_with_what_they_overlook() {
     let text = include_str!("../../../tests/laws/known_false.rules");
@@ -152,11 +155,10 @@ fn known_false_laws_are_refuted_at_once_with_what_they_overlook() {
     let mut wrong = Vec::new();
     for (name, condition) in laws {
         let law = library.laws.iter().find(|l| *l.name == *name).expect("a law");
-        let began = busy();
         let verdict = check_law(&library, law, &CheckOptions::default());
-        let took = busy() - began;
+        let work = verdict.work;
         let Outcome::Fails(c) = verdict.outcome else { panic!("{name} is not refuted") };
-        eprintln!("{name} in {took:?}\n{}", c.human());
+        eprintln!("{name}, work {work}\n{}", c.human());
         let found = c.holds_when.as_ref().map(|p| p.condition.clone());
         if found != condition {
             wrong.push(format!("{name}: {found:?} instead of {condition:?}"));
@@ -164,8 +166,7 @@ fn known_false_laws_are_refuted_at_once_with_what_they_overlook() {
         if let Some(p) = &c.holds_when {
             assert!(p.passing > 0 && p.failing > 0, "{name}");
         }
-        // Twice the second that is promised: tests are built for debugging.
-        assert!(took.as_secs_f64() < 2.0, "{name} took {took:?}");
+        assert!(work < AT_ONCE, "{name} took {work} draws");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -189,13 +190,6 @@ fn proposed_conditions_do_not_depend_on_the_seed() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Time that this thread has had of a processor, whatever else runs on the machine; none where the system does not tell.
-fn busy() -> std::time::Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanoseconds = told.split_whitespace().next().and_then(|n| n.parse().ok());
-    std::time::Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// What each law of a text is said to break by: words of its verdict.
