@@ -51,6 +51,9 @@ const CHOICES: usize = 8;
 /// What so many draws after each other are refused for is not met by luck.
 const ALIKE: usize = 12;
 
+/// No shape that is drawn has more axes.
+const MAX_RANK: usize = 16;
+
 /// Entries made smaller, one at a time, before other values are drawn.
 const RELAXED: usize = 6;
 
@@ -325,7 +328,12 @@ impl Open<'_> {
         let Some(own) = self.types.first().and_then(|t| t.known_shape()) else { return };
         let known = shape.as_ref().and_then(Attr::as_i64s);
         let positions = map.as_ref().and_then(Attr::as_i64s);
-        let least = positions.iter().flatten().map(|&p| p as usize + 1).max().unwrap_or(0);
+        let least = positions.iter().flatten().map(|&p| usize::try_from(p).map_or(0, |p| p + 1));
+        let least = least.max().unwrap_or(0);
+        // Positions that are computed may be any numbers: no shape has them.
+        if least > MAX_RANK {
+            return;
+        }
         // Shapes of one law are often alike.
         let others = self.env.attrs().filter_map(|(_, a)| a.as_i64s());
         let others =
