@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::Options;
+use crate::pipeline::report::CLOSE;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
@@ -186,9 +187,6 @@ fn does_without(
     let operators = options.operators.as_mut();
     call.is_some_and(|call| operators.is_some_and(|all| all.remove(&call)))
 }
-
-/// Estimates that differ by no more than this part do not justify more nodes than the model has.
-pub(crate) const CLOSE: f64 = 0.02;
 
 /// The written model. If it has more nodes than the model as read, one of fewer nodes that is about as fast is looked
 /// for.

@@ -5,21 +5,19 @@
 //! the rest of the model takes no longer. An operator that a runtime has takes it no longer than what it is composed of.
 //! If there still are more nodes than in the model's file, and they gain nothing, the file is written as it is.
 
-use crate::as_onnx::{self, CLOSE, Written};
+use crate::as_onnx::{self, Written};
 use crate::error::Error;
 use crate::explain;
 use crate::model::Model;
 use crate::optimizer::info;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::Options;
-use crate::pipeline::{Optimized, prices};
+use crate::pipeline::report::CLOSE;
+use crate::pipeline::{Optimized, Report, prices};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::by_kernel;
 use mlc_onnx::{ModelInfo, RawModel, domains};
 use std::collections::BTreeSet;
-
-/// Seconds that a runtime takes to start a node. Prices are those of kernels, without the nodes that compute shapes.
-const LAUNCH: f64 = 1e-6;
 
 /// Optimises a model for an ONNX runtime with options that are [prepared](as_onnx::prepare), and writes the result.
 ///
@@ -40,17 +38,20 @@ pub(crate) fn optimize(
     if !may {
         return Ok((first.optimized, first.raw));
     }
-    let (mut optimized, raw) = with_kept(model, info, opset, options, first)?;
-    let Some(file) = unchanged(model, info, options, &optimized, &raw) else {
-        return Ok((optimized, raw));
+    let (mut optimized, raw, note) = with_kept(model, info, opset, options, first)?;
+    let (raw, note) = match unchanged(model, info, options, &optimized.report, &raw) {
+        Some(file) => {
+            let (is, would_be) = (info.nodes, raw.graph.nodes.len());
+            optimized.report.nodes_after = is;
+            let note = format!(
+                "the file is written as it is: {would_be} nodes instead of {is} would gain nothing"
+            );
+            (file, Some(note))
+        }
+        None => (raw, note),
     };
-    optimized.report.nodes_after = info.nodes;
-    optimized.report.notes.push(format!(
-        "the file is written as it is: {} nodes instead of {} would gain nothing",
-        raw.graph.nodes.len(),
-        info.nodes
-    ));
-    Ok((optimized, file))
+    optimized.report.notes.extend(note);
+    Ok((optimized, raw))
 }
 
 /// The file of the model, if what is written instead has more nodes and is not estimated to be faster.
@@ -58,14 +59,11 @@ fn unchanged(
     model: &Model,
     info: &ModelInfo,
     options: &Options,
-    optimized: &Optimized,
+    report: &Report,
     raw: &RawModel,
 ) -> Option<RawModel> {
-    let report = &optimized.report;
     let more = raw.graph.nodes.len().saturating_sub(info.nodes);
-    let takes = report.cost_after + LAUNCH * more as f64;
-    let gains = takes < report.cost_before * (1.0 - CLOSE);
-    if gains || more == 0 || !info.facts.has_kernels() {
+    if more == 0 || report.gains(more) || !info.facts.has_kernels() {
         return None;
     }
     let mut file = model.read_as()?.clone();
@@ -75,14 +73,7 @@ fn unchanged(
         return None;
     }
     file.ir_version = file.ir_version.max(raw.ir_version);
-    // What the file leaves open of its outputs is known by now.
-    for output in &mut file.graph.outputs {
-        let Some(known) = raw.graph.outputs.iter().find(|o| o.name == output.name) else {
-            continue;
-        };
-        output.dtype = output.dtype.or(known.dtype);
-        output.dims = output.dims.take().or_else(|| known.dims.clone());
-    }
+    declare(&mut file, raw);
     Some(file)
 }
 
@@ -97,26 +88,25 @@ fn declare(file: &mut RawModel, known: &RawModel) {
     }
 }
 
-/// The result, or the one with the nodes kept that grew, if that is the better file.
+/// The result, or the one with the nodes kept that grew, if that is the better file, and what is to be told of it.
 fn with_kept(
     model: &Model,
     info: &ModelInfo,
     opset: i64,
     options: &Options,
     mut first: Written,
-) -> Result<(Optimized, RawModel), Error> {
+) -> Result<(Optimized, RawModel, Option<String>), Error> {
     let Some((mut second, kept)) = around(model, info, opset, options, &first)? else {
-        return Ok((first.optimized, first.raw));
+        return Ok((first.optimized, first.raw, None));
     };
     let composed: usize = kept.iter().filter_map(|name| first.counts.get(name)).sum();
-    let report = &mut first.optimized.report;
-    report.nodes_after = second.raw.graph.nodes.len();
-    report.notes.push(format!(
+    first.optimized.report.nodes_after = second.raw.graph.nodes.len();
+    let note = format!(
         "{} operators are written as themselves: the {composed} nodes that they are composed of gain nothing",
         kept.len()
-    ));
+    );
     declare(&mut second.raw, &first.raw);
-    Ok((first.optimized, second.raw))
+    Ok((first.optimized, second.raw, Some(note)))
 }
 
 /// The result with the nodes kept that grew, if it is the better file, and which these are.

@@ -12,6 +12,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// Estimates that differ by no more than this part do not justify more nodes than the model has.
+pub(crate) const CLOSE: f64 = 0.02;
+
+/// Seconds that a runtime takes to start a node. Prices are those of kernels, without the nodes that compute shapes.
+const LAUNCH: f64 = 1e-6;
+
 /// What happened, for people and programs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -105,6 +111,11 @@ pub struct GraphReport {
 }
 
 impl Report {
+    /// True if the result is estimated to be faster than what was read although it is written as so many nodes more.
+    pub(crate) fn gains(&self, more_nodes: usize) -> bool {
+        self.cost_after + LAUNCH * (more_nodes as f64) < self.cost_before * (1.0 - CLOSE)
+    }
+
     /// Figures of the program as read and of the chosen one.
     pub(crate) fn figures(
         &mut self,
