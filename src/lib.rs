@@ -75,6 +75,8 @@ mod optimizer;
 pub mod pipeline;
 #[doc(hidden)]
 pub mod profile;
+#[doc(hidden)]
+pub mod recognition;
 mod recurrences;
 #[doc(hidden)]
 pub mod rules_model;

@@ -4,7 +4,7 @@ use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::{Limits, explore};
-use mlc_rewrite::{lawtest, rules_model, stdlib};
+use mlc_rewrite::{lawtest, recognition, rules_model, stdlib};
 use mlc_verify::{CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint};
 use std::process::Command;
 use std::sync::Arc;
@@ -492,7 +492,68 @@ const CODES: &[(&str, &str)] = &[
     ("V010", "op r(x: F[n]) -> y: F[n]\n  if |n| < 0\n  y[n] = x[n]\n"),
     ("V011", "def r(x: f32[4, 6]) -> f32[6, 4]\n  = broadcast(x, map=[1, 0], shape=[6, 4])\n"),
     ("V011", "def r(x: F[..s]) -> F[..s]\n  = exp(x)\n"),
+    ("V012", NORMED_TWICE),
 ];
+
+/// What is a definition that recognition does not find: the second norm is brought into an order of its own.
+const NORMED_TWICE: &str = "def r(x: F[..s, n], w: F[n], v: F[n]) -> F[..s, n]
+  let y = x / sqrt(mean(n) (x * x) + 0.00001) * w
+  = y / sqrt(mean(n) (y * y) + 0.00001) * v
+";
+
+/// Definitions that are found in their own bodies: quotients at the end, axes that go by the names of others, halves by sections.
+const FOUND: &str = "
+def codes(x: F[..s, n]) -> F[..s, n]
+  let top = max(n) abs(x)
+  = round(x * 127 / top) * top / 127
+
+def levels(x: F[..s]) -> F[..s]
+  = round(clip(x, low=-1, high=1) * 127) / 127
+
+def sum_over(x: F[..s, n], w: F[n]) -> F[..s]
+  = (sum(n) (x * w)) / 127
+
+def tempered(x: F[..s, n], t: float) -> F[..s, n]
+  = softmax(x / t, axis=n)
+
+def mixed(x: F[n, n2], y: F[n2, n]) -> F[n, n2]
+  where n2 = |n|
+  = x + y[n, n2] * sigmoid(y[n2, n])
+
+def talking(q: F[h, m, d], k: F[h, n, d], w: F[h, g]) -> F[g, m, n]
+  let s = q @ k[h, d, n]
+  = sum(h) (s[h, m, n] * w[h, g])
+
+def sections(x: F[..b, s, d], c: F[s, d], w: F[s, d]) -> F[..b, s, d]
+  let (a, b, e, f) = split(x, axis=-1, parts=4)
+  let turned = concat(concat(-b, a, axis=-1), concat(-f, e, axis=-1), axis=-1)
+  = x * c + turned[..b, s, d] * w
+  if |d| % 4 == 0
+
+def channels(x: F[b, c, h, w], u: F[c, r], v: F[r, c]) -> F[b, c, h, w]
+  let s = sigmoid(relu((mean(h, w) x) @ u) @ v)
+  = x * s[b, c]
+
+def adapted(x: F[b, n], w: F[n, m], u: F[n, r], v: F[r, m], alpha: float) -> F[b, m]
+  = x @ w + alpha * ((x @ u) @ v)
+
+def squashed(x: F[..s, n]) -> F[..s, n]
+  let q = sum(n) (x * x)
+  = q / (1 + q) * (x / sqrt(q + 0.00000001))
+";
+
+#[test]
+fn definitions_are_looked_for_in_their_own_bodies() {
+    let unfound = |text: &str| {
+        let library = library(text);
+        let source = library.sources.len() as u32 - 1;
+        recognition::check(&Arc::new(library), source, 0)
+    };
+    let told: Vec<String> = unfound(FOUND).iter().map(|l| l.human(false)).collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+    let told = unfound(NORMED_TWICE);
+    assert!(told.iter().map(|l| (l.code, &*l.law)).eq([("V012", "r")]));
+}
 
 /// What the tool says of a text: the last definition as a model, else its laws and declarations.
 fn told(code: &str, text: &str) -> String {
@@ -507,8 +568,10 @@ fn told(code: &str, text: &str) -> String {
     let report = check_library(&library, Some(&names), &options, &|_, _| {});
     let mut lints = lint(&library, Some(&names));
     lints.extend(declarations(&library, source, 0));
+    let library = Arc::new(library);
+    lints.extend(recognition::check(&library, source, 0).into_iter().filter(|_| code == "V012"));
     let mut out: Vec<String> = lints.iter().map(|l| l.human(false)).collect();
-    let broken = lawtest::check(&Arc::new(library), Some(&names), "standard").expect("the target");
+    let broken = lawtest::check(&library, Some(&names), "standard").expect("the target");
     out.extend(broken.iter().map(|b| b.human(false)));
     // The times differ.
     out.extend(
@@ -530,6 +593,6 @@ fn every_code_of_check_is_shown() {
     }
     insta::assert_snapshot!("diagnostics", out);
     let shown: std::collections::BTreeSet<&str> = CODES.iter().map(|c| c.0).collect();
-    let all: Vec<String> = (1..=11).map(|i| format!("V{i:03}")).collect();
+    let all: Vec<String> = (1..=12).map(|i| format!("V{i:03}")).collect();
     assert!(shown.into_iter().eq(all.iter().map(String::as_str)), "codes without a case");
 }

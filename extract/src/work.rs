@@ -79,7 +79,7 @@ impl<'a> Works<'a> {
             if let NodeKind::Apply(call, attrs) = &node.kind {
                 let args: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
                 let own = self.of(*call, attrs, &args, &node.types);
-                let own = of_copies(own, &args, &copies(node.args.as_slice()));
+                let own = of_copies(own, &args, &copies(&node.args));
                 let is_view = self.library.call(*call).class == OpClass::View;
                 // A constant is seen in another order before the first run.
                 let done = is_view && node.args.iter().all(|a| program.as_const(*a).is_some());

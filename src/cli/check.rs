@@ -3,13 +3,14 @@
 use super::{Common, Findings, terminal};
 use crate::error::Error;
 use crate::lawtest::{self, Broken};
-use crate::{pipeline, stdlib};
+use crate::{pipeline, recognition, stdlib};
 use anyhow::Context;
 use mlc_dsl::diag::{SHOWN, Severity, more};
 use mlc_dsl::library::Law;
 use mlc_dsl::span::Span;
 use mlc_files::npz::write_npz;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut texts = args.common.rules.clone();
     texts.extend(args.files.iter().cloned());
     let (library, diags) = stdlib::load(&texts)?;
+    let library = Arc::new(library);
     for source in library.sources.iter().skip(stdlib::TEXTS.len()) {
         let (file, mistakes) = mlc_dsl::syntax::parse(&source.text);
         if file.items.is_empty() && mistakes.is_empty() {
@@ -99,7 +101,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let unsound = |name: &str| library.find(name).is_some_and(|c| !whole(library.call(c).source));
     lints.extend(declared.into_iter().filter(|l| !unsound(&l.law)));
     let reach = mlc_verify::reach::table(&library);
-    let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
+    // What cannot run is told as such.
+    let unfound = recognition::check(&library, from, args.common.seed);
+    let told: HashSet<String> =
+        lints.iter().filter(|l| l.code != "V006").map(|l| l.law.clone()).collect();
+    lints.extend(unfound.into_iter().filter(|l| !told.contains(&l.law) && !unsound(&l.law)));
+    let broken = lawtest::check(&library, names.as_deref(), &args.target)?;
     let color = args.common.screen.colored();
     let mut text = String::new();
     broken.iter().for_each(|b| text.extend([b.human(color), "\n".into()]));

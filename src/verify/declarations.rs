@@ -7,17 +7,20 @@ use super::lint::Lint;
 use super::sample::{self, Draw, Tally};
 use super::sample_draft::{SampleDraft, Stray};
 use super::sample_values::Round;
+use itertools::Itertools;
 use mlc_backends::reference::code_cache::TOO_LONG;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
+use mlc_dsl::build::BuildError;
 use mlc_dsl::check::hidden;
 use mlc_dsl::diag::Severity;
 use mlc_dsl::expr::{Expr, ExprKind, Meaning};
-use mlc_dsl::ir::{DType, NodeKind};
+use mlc_dsl::ir::{DType, NodeKind, Program};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, Dim, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
 };
 use mlc_dsl::term::{Term, TermId, TermKind, Terms};
 use mlc_fuzz::Random;
+use std::cmp::Reverse;
 
 /// Samples of an operator, and of a definition's body.
 const SAMPLES: usize = 36;
@@ -209,36 +212,62 @@ fn too_long(library: &Library, c: &Callable) -> Lint {
 /// A definition whose body has no types on arguments that it admits: it cannot run.
 fn without_body(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     let c = library.call(id);
+    let of_body =
+        |(draft, body): (SampleDraft, Result<Program, BuildError>)| Some((draft, body.err()?));
+    let (draft, e) = bodies(library, id, seed).find_map(of_body)?;
+    let message = format!("`{}` cannot run at {}: {e}", c.name, place(&draft));
+    let help = "say in its `if` which arguments it admits, or correct its body; `sum(n)` and the like take axes by the \
+                names that their operand has";
+    Some(Lint::at(library, c.source, &c.name, "V010", Severity::Error, message, help))
+}
+
+/// The body of a definition at a few small arguments that it admits.
+fn bodies(
+    library: &Library,
+    id: CallId,
+    seed: u64,
+) -> impl Iterator<Item = (SampleDraft, Result<Program, BuildError>)> {
     let law = application(library, id);
-    let facts = Facts::of(library, &law);
-    let mut rng = Random::of(seed, &c.name);
+    let mut rng = Random::of(seed, &library.call(id).name);
     let mut tally = Tally::default();
-    for i in 0..BODIES {
+    (0..BODIES).filter_map(move |i| {
+        let facts = Facts::of(library, &law);
         let mut rng = rng.fork();
         let (extents, _, _) = sample::plan(&facts, i);
         let drawn = sample::draw(&facts, &[], (extents, Stray::No), &mut tally, &mut rng);
-        let Some(Draw::Instance(instance)) = drawn else { continue };
+        let Some(Draw::Instance(instance)) = drawn else { return None };
         // Numbers that a type does not hold are the caller's mistake.
         let real = |(n, d): &(Name, DType)| {
             d.is_float() || !matches!(n.as_bytes().first(), Some(b'N' | b'T'))
         };
         if !instance.draft.dtypes.iter().all(real) {
-            continue;
+            return None;
         }
         let program = &instance.program;
-        let applied = program.nodes.iter().find_map(|n| match &n.kind {
+        let (attrs, args) = program.nodes.iter().find_map(|n| match &n.kind {
             NodeKind::Apply(call, attrs) if *call == id => Some((attrs, &n.args)),
             _ => None,
-        });
-        let Some((attrs, args)) = applied else { continue };
+        })?;
         let types: Vec<_> = args.iter().map(|a| program.ty(*a)).collect();
-        let Err(e) = mlc_dsl::unfold::definition(library, id, attrs, &types) else { continue };
-        let message = format!("`{}` cannot run at {}: {e}", c.name, place(&instance.draft));
-        let help = "say in its `if` which arguments it admits, or correct its body; `sum(n)` and the like take axes by the \
-                    names that their operand has";
-        return Some(Lint::at(library, c.source, &c.name, "V010", Severity::Error, message, help));
-    }
-    None
+        let body = mlc_dsl::unfold::definition(library, id, attrs, &types);
+        Some((instance.draft, body))
+    })
+}
+
+/// Programs of a definition's body, at arguments that tell most of it: several axes, each of several elements.
+pub fn body_programs(library: &Library, id: CallId, most: usize, seed: u64) -> Vec<Program> {
+    let mut all: Vec<Program> = bodies(library, id, seed).filter_map(|(_, b)| b.ok()).collect();
+    let extents = |p: &Program| p.inputs.iter().flat_map(|(_, ty)| ty.shape.clone()).collect_vec();
+    let tells = |p: &Program| {
+        let extents = extents(p);
+        let alike = extents.iter().duplicates().count();
+        let few = extents.iter().filter(|e| e.as_const().is_some_and(|e| e < 2)).count();
+        (few, alike, Reverse(extents.len()))
+    };
+    all.sort_by_key(tells);
+    all.dedup_by(|a, b| extents(a) == extents(b));
+    all.truncate(most);
+    all
 }
 
 /// The extents and attributes of a draft, for people.

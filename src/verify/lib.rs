@@ -37,7 +37,7 @@ mod symbolic;
 mod working_precision;
 
 pub use counterexample_model::CounterexampleModel;
-pub use declarations::declarations;
+pub use declarations::{body_programs, declarations};
 pub use identity_testing::Exactness;
 pub use infer_condition::Proposal;
 pub use lint::{Lint, lint};

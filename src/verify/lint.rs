@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub struct Lint {
     /// `V005`: another law implies it; `V006`: something is declared and not used; `V007`: its right side
     /// contains what it matches, and no condition stops it; `V008`: a procedure without a reference; `V009`: a layer or
-    /// a law that nothing would match; `V010`: an operator without a value.
+    /// a law that nothing would match; `V010`: an operator without a value; `V012`: a definition that is not found in its body.
     pub code: &'static str,
     /// Name of the law that it is about.
     pub law: String,
@@ -35,7 +35,8 @@ impl Lint {
         Lint::at(library, law.source, &law.name, code, Severity::Warning, message, help)
     }
 
-    pub(super) fn at(
+    /// What is said of a declaration, or of a part of its text.
+    pub fn at(
         library: &Library,
         (source, span): (u32, Span),
         name: &str,
