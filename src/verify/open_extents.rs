@@ -17,9 +17,9 @@ use mlc_fuzz::Random;
 use std::collections::HashSet;
 
 /// Drafts that are given symbols, ways to do so, and instances of each.
-const DRAFTS: usize = 24;
+const DRAFTS: usize = 12;
 const WAYS: usize = 6;
-const INSTANCES: usize = 48;
+const INSTANCES: usize = 28;
 
 /// Symbols are instantiated with numbers below this one.
 const NUMBERS: i64 = 7;
