@@ -892,9 +892,9 @@ def info(name, dtype, shape):
 def _(k):
     n = extent(k, k.x(k.n, 2), 0, scalar=True)
     x = k.x(2, 3)
-    inner = body(k, "body", [info("i", 7, []), info("go", 9, []), info("v", 1, [2, 3])],
+    inner = body(k, "body", [info("i", 7, []), info("go", 9, []), info("v", 1, [None, None])],
                  [helper.make_node("Add", ["v", "v"], ["w"]), helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Relu", ["w"], ["z"])],
-                 [info("on", 9, []), info("w", 1, [2, 3]), info("z", 1, [2, 3])])
+                 [info("on", 9, []), info("w", 1, [None, None]), info("z", 1, [None, None])])
     k.nodes.append(helper.make_node("Loop", [n, "", x], ["loop", "scanned"], name="k/loop", body=inner))
     k.types.update(loop=info("loop", 1, [2, 3]), scanned=info("scanned", 1, [None, 2, 3]))
     k.out("loop", "scanned")

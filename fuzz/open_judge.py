@@ -22,7 +22,7 @@ SECONDS = 3
 
 def results_of(model, feeds, shapes):
     """The outputs by name for each feed, or why there are none; with `shapes`, what is declared otherwise than it is under the name ''."""
-    declared = {v.name: v for v in [*model.graph.value_info, *model.graph.output] if v.type.WhichOneof("value") == "tensor_type"}
+    declared = declared_of(model)
     outputs = [o.name for o in model.graph.output]
     try:
         session, names = None, outputs
@@ -54,6 +54,11 @@ def results_of(model, feeds, shapes):
 
 def first_line(e):
     return (str(e).strip().splitlines() or [type(e).__name__])[0][:300]
+
+
+def declared_of(model):
+    """What a model declares of its outputs, and of what it computes on the way."""
+    return {v.name: v for v in [*model.graph.value_info, *model.graph.output] if v.type.WhichOneof("value") == "tensor_type"}
 
 
 def misdeclared(model, declared, feed, values):
