@@ -124,7 +124,8 @@ impl Report {
         plain: &Candidate,
         chosen: &Candidate,
     ) {
-        (self.cost_before, self.cost_after) = (plain.seconds, chosen.seconds);
+        // A sum of nothing is -0.
+        (self.cost_before, self.cost_after) = (plain.seconds + 0.0, chosen.seconds + 0.0);
         self.target = options.target.clone();
         self.objective = options.objective.name().to_string();
         self.objective_before = match options.objective {
