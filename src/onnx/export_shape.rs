@@ -221,24 +221,29 @@ impl Shapes {
         Ok(out.node("Div", &[&multiple, &y], &[]))
     }
 
-    /// What axes have in common that broadcast: the largest extent, or 0 if one is.
+    /// What axes have in common that broadcast: the largest extent, or 0 if one is. Until operator set 12 only real numbers have a largest.
     fn common(
         &mut self,
         all: &[Extent],
         whole: &Extent,
         out: &mut Sheet,
     ) -> Result<String, ExportError> {
-        self.must_be_allowed("Max", whole)?;
+        let is_real = !self.allows("Max");
         let mut values = vec![];
         for e in all {
-            values.push(self.list(std::slice::from_ref(e), false, out)?);
+            let value = self.list(std::slice::from_ref(e), false, out)?;
+            values.push(if is_real { self.cast(&value, DType::F64, whole, out)? } else { value });
         }
         let mut values: Vec<&str> = values.iter().map(String::as_str).collect();
         let most = out.node("Max", &values, &[]);
-        let one = self.list(&[Extent::from(1)], false, out)?;
+        let one = match is_real {
+            true => out.constant(Tensor::from_f64(DType::F64, vec![1], &[1.0]), "extents"),
+            false => self.list(&[Extent::from(1)], false, out)?,
+        };
         values.push(&one);
         let least = out.node("Min", &values, &[]);
-        Ok(out.node("Mul", &[&most, &least], &[]))
+        let both = out.node("Mul", &[&most, &least], &[]);
+        if is_real { self.cast(&both, DType::I64, whole, out) } else { Ok(both) }
     }
 
     /// `max(e, 0)`: until operator set 12 only of real numbers, so that a comparison is multiplied with.
@@ -253,12 +258,23 @@ impl Shapes {
             let zero = self.list(&[Extent::from(0)], false, out)?;
             return Ok(out.node("Max", &[&x, &zero], &[]));
         }
-        self.must_be_allowed("Mul", whole)?;
-        let real = out.node("Cast", &[&x], &[("to", RawAttr::Int(code(DType::F64).into()))]);
+        let real = self.cast(&x, DType::F64, whole, out)?;
         let zero = out.constant(Tensor::from_f64(DType::F64, vec![1], &[0.0]), "extents");
         let above = out.node("Greater", &[&real, &zero], &[]);
-        let above = out.node("Cast", &[&above], &[("to", RawAttr::Int(code(DType::I64).into()))]);
+        let above = self.cast(&above, DType::I64, whole, out)?;
         Ok(out.node("Mul", &[&x, &above], &[]))
+    }
+
+    /// The numbers of another element type. Operator sets without a product of integers compute no extents.
+    fn cast(
+        &self,
+        x: &str,
+        to: DType,
+        whole: &Extent,
+        out: &mut Sheet,
+    ) -> Result<String, ExportError> {
+        self.must_be_allowed("Mul", whole)?;
+        Ok(out.node("Cast", &[x], &[("to", RawAttr::Int(code(to).into()))]))
     }
 
     fn allows(&self, op: &str) -> bool {
