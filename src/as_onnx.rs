@@ -9,7 +9,8 @@ use crate::pipeline::options::Options;
 use crate::pipeline::report::CLOSE;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::{NodeKind, Program};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{Law, Library};
+use mlc_dsl::term::TermKind;
 use mlc_onnx::{
     Counts, ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export_counted,
     export_plan_counted, faults, printable, spelled_out,
@@ -171,7 +172,8 @@ pub(crate) fn optimize_counted(
     Ok(Written { optimized, raw, counts })
 }
 
-/// Takes an operator that cannot be written from those that a result may have; `false` if the model itself has it.
+/// Takes an operator that cannot be written from those that a result may have; if the model itself has it, takes away the laws that put it
+/// where it cannot be written. `false` if there is nothing left to take.
 fn does_without(
     options: &mut Options,
     found: &Optimized,
@@ -181,11 +183,25 @@ fn does_without(
 ) -> bool {
     let faults = found.planned().map(|plan| faults(plan, library, info, opset));
     let op = faults.iter().flatten().find_map(|f| Some(&f.kernel.as_ref()?.1));
+    let Some(call) = op.and_then(|op| library.find(op)) else { return false };
     let nodes = &found.source.nodes;
-    let is_read = |c| nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(own, _) if own == c));
-    let call = op.and_then(|op| library.find(op)).filter(|call| !is_read(*call));
-    let operators = options.operators.as_mut();
-    call.is_some_and(|call| operators.is_some_and(|all| all.remove(&call)))
+    let is_it = |k: &NodeKind| matches!(k, NodeKind::Apply(own, _) if *own == call);
+    if !nodes.iter().any(|n| is_it(&n.kind)) {
+        return options.operators.as_mut().is_some_and(|all| all.remove(&call));
+    }
+    let applies = |law: &Law| {
+        let terms = law.terms.iter();
+        terms.into_iter().any(|(_, t)| matches!(t.kind, TermKind::Apply(own, _) if own == call))
+    };
+    let used: Vec<&Law> =
+        library.laws.iter().filter(|l| found.report.proof.contains_key(&*l.name)).collect();
+    let own = used.iter().filter(|l| applies(l)).map(|l| l.name.to_string());
+    let before = options.without.len();
+    options.without.extend(own);
+    if options.without.len() == before {
+        options.without.extend(used.iter().map(|l| l.name.to_string()));
+    }
+    options.without.len() > before
 }
 
 /// The written model. If it has more nodes than the model as read, one of fewer nodes that is about as fast is looked
