@@ -155,7 +155,7 @@ pub enum Question {
     Results,
     /// Whether an output is used.
     Wanted,
-    /// Whether an extent is not 0. A model that is read says so: it would not run otherwise.
+    /// Whether an extent is not 0, nor one of a list. A model that is read says so: it would not run otherwise.
     Nonzero,
 }
 

@@ -6,14 +6,14 @@
 use super::export::ExportError;
 use super::export_core::Core;
 use super::export_graph::Graph;
-use super::export_match::{Found, find, settle};
+use super::export_match::{Found, find, holds, settle};
 use super::export_rules::{Rule, Rules};
 use super::export_types::{allowed, has_attributes, is_implemented};
 use super::raw::RawAttr;
 use super::raw_tensor;
 use super::read_facts::ReadFacts;
 use indexmap::IndexMap;
-use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::eval::eval;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Name};
 use mlc_dsl::onnx::{Kind, Param, ParamKind, Print};
@@ -237,7 +237,7 @@ impl<'a, 'r> Forms<'a, 'r> {
     /// True if the operator is defined on these inputs, as far as its item says.
     fn is_defined(&self, rule: &Rule<'_>, inputs: &[Operand]) -> bool {
         let decl = &rule.item.decl;
-        let mut env = Env::default();
+        let mut given = Found::nothing(&self.facts.positive);
         let places = decl.params.iter().filter(|p| !matches!(p.kind, ParamKind::Attr(_)));
         for (p, operand) in places.zip(inputs).filter(|_| !decl.conditions.is_empty()) {
             let ty = match operand {
@@ -245,9 +245,9 @@ impl<'a, 'r> Forms<'a, 'r> {
                 Operand::Const(t) => Type::known(t.dtype(), t.shape()),
                 Operand::Extents(..) | Operand::Absent => continue,
             };
-            env.bind_tensor(&p.name, ty);
+            given.env.bind_tensor(&p.name, ty);
         }
-        decl.conditions.iter().all(|c| matches!(truth(c, &env), Ok(Some(true))))
+        decl.conditions.iter().all(|c| holds(c, &given) == Some(true))
     }
 
     /// Inputs and attributes of an alternative of reading, read backwards.

@@ -35,7 +35,12 @@ pub(super) struct Found<'p> {
     deferred: Vec<(&'p Expr, Attr)>,
 }
 
-impl Found<'_> {
+impl<'p> Found<'p> {
+    /// Nothing yet, of a model of which that is known.
+    pub fn nothing(positive: &'p Positive) -> Found<'p> {
+        Found { positive: Some(positive), ..Found::default() }
+    }
+
     /// True if the name stands for something.
     pub fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
@@ -51,7 +56,7 @@ pub(super) fn find<'p>(
     node: NodeId,
     positive: &'p Positive,
 ) -> Option<Found<'p>> {
-    let mut start = Found { positive: Some(positive), ..Found::default() };
+    let mut start = Found::nothing(positive);
     for (name, value) in &rule.form.fixed {
         start.env.bind_attr(name, value.clone());
     }
@@ -151,7 +156,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 /// Whether a condition holds; `None` if that cannot be told.
-fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
+pub(super) fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
     match &c.kind {
         ExprKind::Unary(UnaryOp::Not, a) => holds(a, found).map(|b| !b),
         ExprKind::Binary(BinaryOp::And, a, b) => match holds(a, found)? {
@@ -177,9 +182,10 @@ pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
                     ExprKind::Bool(name.is_some_and(|n| found.constants.contains(n)))
                 }
                 Question::Nonzero => {
-                    let extent = args.first().map(|e| eval(&settle(e, found), &found.env));
+                    let asked = args.first().and_then(|e| eval(&settle(e, found), &found.env).ok());
                     let holds = |e: &Extent| found.positive.is_some_and(|p| p.holds(e));
-                    ExprKind::Bool(matches!(extent, Some(Ok(Attr::Int(e))) if holds(&e)))
+                    let all = asked.as_ref().and_then(Attr::as_entries);
+                    ExprKind::Bool(all.is_some_and(|all| all.iter().all(holds)))
                 }
                 Question::Count => {
                     let list = name.and_then(|n| found.lists.get(n));

@@ -319,10 +319,10 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 Attr::Bool(self.sheet.is_const(v))
             }
             (Question::Nonzero, Some(e)) => {
-                let Attr::Int(extent) = self.attr(e)? else { return Err(wrong()) };
-                let is_zero = extent.is(0);
-                self.sheet.positive.add(extent);
-                Attr::Bool(!is_zero)
+                let a = self.attr(e)?;
+                let extents = a.as_entries().ok_or_else(wrong)?;
+                extents.iter().for_each(|e| self.sheet.positive.add(e));
+                Attr::Bool(!extents.iter().any(|e| e.is(0)))
             }
             (Question::Number, Some(e)) => {
                 let v = self.tensor(e)?;

@@ -26,7 +26,8 @@ impl ReadFacts {
         &self,
         symbols: impl IntoIterator<Item = (&'s String, &'s i64)>,
     ) -> Option<&'s str> {
-        let is_empty = |(s, n): &(&String, &i64)| **n == 0 && self.positive.0.contains(s.as_str());
+        let is_empty =
+            |(s, n): &(&String, &i64)| **n == 0 && self.positive.symbols.contains(s.as_str());
         symbols.into_iter().find(is_empty).map(|(s, _)| s.as_str())
     }
 
@@ -46,31 +47,39 @@ impl ReadFacts {
     }
 }
 
-/// Symbols that are not 0 wherever a model runs.
+/// Extents that are not 0 wherever a model runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Positive(BTreeSet<Arc<str>>);
+pub(super) struct Positive {
+    symbols: BTreeSet<Arc<str>>,
+    /// Extents that are computed of symbols, as the axes behind a convolution.
+    computed: BTreeSet<Extent>,
+}
 
 impl Positive {
     /// An extent is not 0: if it is a product, nor is a factor.
-    pub fn add(&mut self, extent: Extent) {
+    pub fn add(&mut self, extent: &Extent) {
         if let [(monomial, _)] = extent.terms().as_slice() {
             let symbol = |(atom, _): &(Atom, u32)| match atom {
                 Atom::Sym(s) => Some(s.clone()),
                 Atom::Div(..) | Atom::Mod(..) | Atom::Positive(_) | Atom::Common(_) => None,
             };
-            self.0.extend(monomial.iter().filter_map(symbol));
+            self.symbols.extend(monomial.iter().filter_map(symbol));
+        }
+        if !self.holds(extent) {
+            self.computed.insert(extent.clone());
         }
     }
 
     /// True if an extent is known not to be 0.
     pub fn holds(&self, extent: &Extent) -> bool {
         let is_known = |(atom, _): &(Atom, u32)| match atom {
-            Atom::Sym(s) => self.0.contains(s),
+            Atom::Sym(s) => self.symbols.contains(s),
             Atom::Div(..) | Atom::Mod(..) | Atom::Positive(_) | Atom::Common(_) => false,
         };
-        match extent.terms().as_slice() {
+        let known = match extent.terms().as_slice() {
             [(monomial, factor)] => *factor != 0 && monomial.iter().all(is_known),
             _ => extent.at_least(1),
-        }
+        };
+        known || self.computed.contains(extent)
     }
 }

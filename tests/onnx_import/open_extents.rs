@@ -165,6 +165,8 @@ const PAIRS: &[Extents] = &[
     &[("n", 1), ("m", 1)],
     &[("n", 0), ("m", 0)],
 ];
+const SLOPES: &[Extents] =
+    &[&[("n", 4), ("m", 4)], &[("n", 5), ("m", 1)], &[("n", 0), ("m", 1)], &[("n", 1), ("m", 1)]];
 
 #[test]
 fn an_open_extent_broadcasts_against_a_number() {
@@ -221,6 +223,12 @@ fn two_open_extents_broadcast() {
     let batches: &[(&str, DType, &[&str])] =
         &[("x", F, &["n", "2", "4"]), ("z", F, &["m", "4", "3"])];
     cases.push(Case::of("batches", batches, y("MatMul", &["x", "z"], &[]), PAIRS));
+    // Before operator set 12 integers have no maximum.
+    for opset in [8, 11] {
+        let nodes = vec![node("Add", &["x", "z"], &["s"], &[]), node("Relu", &["s"], &["y"], &[])];
+        cases.push(Case::of("Add before", TWO, nodes, PAIRS).at(opset));
+        cases.push(Case::of("PRelu before", TWO, y("PRelu", &["x", "z"], &[]), SLOPES).at(opset));
+    }
     checked(cases);
 }
 
@@ -263,6 +271,17 @@ fn a_run_decides_which_axes_are_squeezed() {
         Case::of("squeeze", all, nodes(), sets),
         Case::of("squeeze 11", all, nodes(), sets).at(11),
     ]);
+}
+
+#[test]
+fn what_is_empty_is_padded_along_its_other_axes() {
+    let sets: &[Extents] = &[&[("n", 0)], &[("n", 1)], &[("n", 3)]];
+    let x: &[(&str, DType, &[&str])] = &[("x", F, &["n", "4"])];
+    let pad = |mode: &'static str| {
+        let nodes = y("Pad", &["x", "p"], &[("mode", RawAttr::from(mode))]);
+        Case::of(mode, x, nodes, sets).with("p", ints(&[4], &[0, 2, 0, 1]))
+    };
+    checked(vec![pad("edge"), pad("reflect"), pad("wrap").at(19)]);
 }
 
 #[test]

@@ -206,6 +206,50 @@ fn unit_axes_of_open_shapes_are_written_as_such() {
 }
 
 #[test]
+fn pools_are_written_where_there_is_something_to_pool() {
+    let image = |symbols| Sym(count(&[2, 3, 4, 5]), symbols);
+    let mean = |symbols| {
+        let attrs = [("axes", list(&[2, 3])), ("keepdims", int(1))];
+        single(17, "ReduceMean", &[image(symbols)], &attrs, 1).0
+    };
+    writes(&mean(&["n", "", "h", "w"]), &["ReduceMean"]);
+    writes(&mean(&["n"]), &["GlobalAveragePool"]);
+    for op in ["GlobalAveragePool", "GlobalMaxPool"] {
+        let attrs = [("kernel_shape", list(&[3, 3])), ("strides", list(&[2, 2]))];
+        let nodes = vec![
+            node("Conv", &["x0", "x1"], &["c"], &attrs),
+            node(op, &["c"], &["p"], &[]),
+            node("Relu", &["p"], &["y"], &[]),
+        ];
+        let args = [image(&["n", "", "h", "w"]), Const(count(&[2, 3, 3, 3]))];
+        let written = optimized(&model(17, &args, nodes, &["y"]).0, "standard");
+        assert!(operators(&written).contains(&op), "{:?}", operators(&written));
+    }
+}
+
+#[test]
+fn laws_do_not_put_an_operator_where_it_cannot_be_written() {
+    let nodes =
+        vec![node("Pad", &["x0", "x1"], &["p"], &[]), node("Less", &["p", "x2"], &["y"], &[])];
+    let pads = ints(&[6], &[1, 0, -1, 1, 0, 1]);
+    for symbols in [&["n", "m", "k"], &["", "", ""]] {
+        let args =
+            [Sym(count(&[3, 2, 4]), symbols), Const(pads.clone()), Const(floats(&[1], &[-1.0]))];
+        // Truth values are padded since 13.
+        writes(&model(11, &args, nodes.clone(), &["y"]).0, &["Pad", "Less"]);
+    }
+}
+
+#[test]
+fn half_of_a_spectrum_is_asked_for_by_name() {
+    let step = Tensor::from_i64(DType::I64, vec![], &[2]);
+    let args = [Sym(count(&[2, 8, 1]), &["n"]), Const(step), Const(floats(&[4], &[1.0; 4]))];
+    let written = optimized(&single(17, "STFT", &args, &[], 1).0, "standard");
+    let stft = written.graph.nodes.iter().find(|n| n.op_type == "STFT").expect("it is written");
+    assert_eq!(stft.attrs.get("onesided"), Some(&int(1)));
+}
+
+#[test]
 fn constants_that_kept_nodes_read_are_outputs() {
     let c = floats(&[2], &[1.0, 2.0]);
     let args = [In(floats(&[4], &[1.0; 4])), Const(c)];

@@ -99,6 +99,15 @@ impl Attr {
         }
     }
 
+    /// The extents of a list, or the one that this is.
+    pub fn as_entries(&self) -> Option<&[Extent]> {
+        match self {
+            Attr::Int(e) => Some(std::slice::from_ref(e)),
+            Attr::Ints(v) => Some(v),
+            _ => None,
+        }
+    }
+
     /// The list of extents, if this is one.
     pub fn as_extents(&self) -> Option<&[Extent]> {
         match self {
