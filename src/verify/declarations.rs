@@ -212,29 +212,30 @@ fn too_long(library: &Library, c: &Callable) -> Lint {
 /// A definition whose body has no types on arguments that it admits: it cannot run.
 fn without_body(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     let c = library.call(id);
+    let law = application(library, id);
+    let facts = Facts::of(library, &law);
     let of_body =
         |(draft, body): (SampleDraft, Result<Program, BuildError>)| Some((draft, body.err()?));
-    let (draft, e) = bodies(library, id, seed).find_map(of_body)?;
+    let (draft, e) = bodies(&facts, id, seed).find_map(of_body)?;
     let message = format!("`{}` cannot run at {}: {e}", c.name, place(&draft));
     let help = "say in its `if` which arguments it admits, or correct its body; `sum(n)` and the like take axes by the \
                 names that their operand has";
     Some(Lint::at(library, c.source, &c.name, "V010", Severity::Error, message, help))
 }
 
-/// The body of a definition at a few small arguments that it admits.
+/// The body of a definition at a few small arguments that it admits; `facts` are those of its application.
 fn bodies(
-    library: &Library,
+    facts: &Facts<'_>,
     id: CallId,
     seed: u64,
 ) -> impl Iterator<Item = (SampleDraft, Result<Program, BuildError>)> {
-    let law = application(library, id);
+    let library = facts.library;
     let mut rng = Random::of(seed, &library.call(id).name);
     let mut tally = Tally::default();
     (0..BODIES).filter_map(move |i| {
-        let facts = Facts::of(library, &law);
         let mut rng = rng.fork();
-        let (extents, _, _) = sample::plan(&facts, i);
-        let drawn = sample::draw(&facts, &[], (extents, Stray::No), &mut tally, &mut rng);
+        let (extents, _, _) = sample::plan(facts, i);
+        let drawn = sample::draw(facts, &[], (extents, Stray::No), &mut tally, &mut rng);
         let Some(Draw::Instance(instance)) = drawn else { return None };
         // Numbers that a type does not hold are the caller's mistake.
         let real = |(n, d): &(Name, DType)| {
@@ -256,7 +257,9 @@ fn bodies(
 
 /// Programs of a definition's body, at arguments that tell most of it: several axes, each of several elements.
 pub fn body_programs(library: &Library, id: CallId, most: usize, seed: u64) -> Vec<Program> {
-    let mut all: Vec<Program> = bodies(library, id, seed).filter_map(|(_, b)| b.ok()).collect();
+    let law = application(library, id);
+    let facts = Facts::of(library, &law);
+    let mut all: Vec<Program> = bodies(&facts, id, seed).filter_map(|(_, b)| b.ok()).collect();
     let extents = |p: &Program| p.inputs.iter().flat_map(|(_, ty)| ty.shape.clone()).collect_vec();
     let tells = |p: &Program| {
         let extents = extents(p);
