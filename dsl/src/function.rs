@@ -102,6 +102,8 @@ functions! {
             "ONNX Reshape's target with 0 for a copied symbol and -1 for one that is left; an error if more are"
         ReshapeRest "reshape_rest" ("from, spec")
             "the product of the extents beside the -1 of a target of ONNX's Reshape; 1 if it has none"
+        ReshapeNonzero "reshape_nonzero" ("from, to")
+            "what must not be 0, lest a computed extent of a target of ONNX's Reshape be a 0 that copies another one"
         FlattenAxis "flatten_axis" ("from, to") "the axis before which ONNX's Flatten cuts; an error if `to` is no such shape"
         ExpandSpec "expand_spec" ("from, to") "ONNX Expand's target: 1 where the operand has the extent already"
         SliceStart "slice_start" ("shape, start, step") "ONNX Slice's first index of each axis"

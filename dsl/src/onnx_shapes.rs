@@ -41,6 +41,7 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
         (F::UnitAxes, 2) => ints((|| unit_axes(&l(0)?, &l(1)?))()),
         (F::ReshapeSpec, 2) => ints((|| reshape_spec(&l(0)?, l(1)?))()),
         (F::ReshapeRest, 2) => (|| Ok(Val::Attr(Attr::Int(reshape_rest(&l(0)?, &l(1)?)))))(),
+        (F::ReshapeNonzero, 2) => ints((|| Ok(reshape_nonzero(&l(0)?, &l(1)?)))()),
         (F::FlattenAxis, 2) => (|| Ok(Val::Attr(Attr::int(flatten_axis(&l(0)?, &l(1)?)?))))(),
         (F::ExpandSpec, 2) => ints((|| Ok(expand_spec(&l(0)?, l(1)?)))()),
         (F::SliceStart, 3) => {
@@ -240,6 +241,18 @@ fn reshape_rest(from: &[Extent], spec: &[Extent]) -> Extent {
     others.fold(one, |all, (i, e)| &all * if e.is(0) { from.get(i).unwrap_or(e) } else { e })
 }
 
+/// What must not be 0, lest a computed extent of a target be a 0 that copies another one: it is that extent, or what remains of it without
+/// the one that it would copy.
+fn reshape_nonzero(from: &[Extent], to: &[Extent]) -> Vec<Extent> {
+    let computed = to.iter().enumerate().filter(|(_, e)| e.as_const().is_none());
+    let factor = |(i, e): (usize, &Extent)| {
+        let Some(copied) = from.get(i) else { return Some(e.clone()) };
+        let is_zero_too = copied.div_exact(e).is_some();
+        (!is_zero_too).then(|| e.div_exact(copied).unwrap_or_else(|| e.clone()))
+    };
+    computed.filter_map(factor).collect()
+}
+
 fn flatten_axis(from: &[Extent], to: &[Extent]) -> Result<i64, EvalError> {
     let product = |part: &[Extent]| part.iter().fold(Extent::from(1), |all, e| &all * e);
     let cuts = |a: &usize| match to {
@@ -414,6 +427,21 @@ mod tests {
         let extent = |e: Extent| Some(Ok(Val::Attr(Attr::Int(e))));
         assert_eq!(rest(&[0, -1, 12]), extent(&Extent::sym("b") * &Extent::from(12)));
         assert_eq!(rest(&[0, 0, 12, 64]), extent(Extent::from(1)));
+        let nonzero = |from: &[Extent], to: &[Extent]| {
+            apply(F::ReshapeNonzero, &[lists(from), lists(to)])
+        };
+        let [b, s, u] = ["b", "s", "u"].map(Extent::sym);
+        let (rows, four) = (&b * &s, Extent::from(4));
+        for (from, to, expected) in [
+            // 0 rows: either the 0 is that of the operand, or there is no step to make rows of.
+            (vec![b.clone(), s.clone(), four.clone()], vec![rows.clone(), four.clone()], vec![s.clone()]),
+            (vec![rows, four.clone()], vec![b.clone(), s.clone(), four], vec![s.clone()]),
+            (vec![b.clone(), s.clone()], vec![b.clone(), s.clone()], vec![]),
+            (vec![b.clone()], vec![s.clone(), u.clone()], vec![s.clone(), u]),
+            (vec![b], vec![Extent::from(-1), Extent::from(0)], vec![]),
+        ] {
+            assert_eq!(nonzero(&from, &to), Some(Ok(lists(&expected))), "{from:?} to {to:?}");
+        }
         let flat = |to: &[Extent]| apply(F::FlattenAxis, &[from.clone(), lists(to)]);
         let (rows, columns) = (&Extent::sym("b") * &Extent::sym("s"), Extent::from(768));
         assert_eq!(flat(&[rows.clone(), columns]), Some(Ok(Val::Attr(Attr::int(2)))));

@@ -241,6 +241,26 @@ fn laws_do_not_put_an_operator_where_it_cannot_be_written() {
 }
 
 #[test]
+fn reshapes_whose_computed_zeros_would_copy_wait_for_allowzero() {
+    for (from, to, since) in [
+        ("a, b, 4", "a * b, 4", 13),
+        ("a * b, 4", "a, b, 4", 14),
+        ("a, b", "b, a", 14),
+        ("a * b, c", "a, b * c", 14),
+        ("a, 4 * b", "a, 4, b", 14),
+        ("a, b, c, 4", "c, a, b, 4", 14),
+    ] {
+        let text = format!("def f(x: f32[{from}]) -> f32[{to}]\n  = reshape(x, shape=[{to}])\n");
+        let model = Model::from_rules(&text).expect("it is read");
+        for opset in [11, 13, 14] {
+            let result = Optimizer::new().target("standard").opset(opset).optimize(&model);
+            let written = result.and_then(|r| r.to_bytes());
+            assert_eq!(written.is_ok(), opset >= since, "[{from}] to [{to}] at {opset}");
+        }
+    }
+}
+
+#[test]
 fn half_of_a_spectrum_is_asked_for_by_name() {
     let step = Tensor::from_i64(DType::I64, vec![], &[2]);
     let args = [Sym(count(&[2, 8, 1]), &["n"]), Const(step), Const(floats(&[4], &[1.0; 4]))];
