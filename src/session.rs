@@ -192,22 +192,38 @@ impl Session {
 }
 
 impl Planned {
-    /// Refuses extents that take more memory than there is, once for each.
+    /// Refuses extents that take more memory than there is. What is there for larger extents is there for these, so that a length that grows
+    /// from run to run is looked at seldom.
     fn afford(&self, device: &Device, inputs: &[Tensor]) -> Result<(), Error> {
         let symbols = symbols_of(&self.plan.program, inputs);
         let known = || self.afforded.lock().unwrap_or_else(PoisonError::into_inner);
-        if known().contains(&symbols) {
+        let covers = |larger: &Symbols| {
+            larger.len() == symbols.len()
+                && symbols.iter().all(|(s, n)| larger.get(s).is_some_and(|most| n <= most))
+        };
+        if known().iter().any(covers) {
             return Ok(());
         }
         // What other extents hold is given back if it must be; the constants are there already.
         let kept = || self.executable.allocated().map_or(0, |a| a.arena + a.results);
         let held = if device.is_elsewhere() { kept() + constants(&self.plan) } else { 0 };
-        device.afford_beside(&device.needs(&self.plan, &self.library, &symbols), held)?;
+        let afford = |extents: &Symbols| {
+            device.afford_beside(&device.needs(&self.plan, &self.library, extents), held)
+        };
+        let power = |n: &i64| n.unsigned_abs().next_power_of_two().try_into().unwrap_or(*n);
+        let grown: Symbols = symbols.iter().map(|(s, n)| (s.clone(), power(n))).collect();
+        let afforded = match afford(&grown) {
+            Ok(()) => grown,
+            Err(_) => {
+                afford(&symbols)?;
+                symbols
+            }
+        };
         let mut known = known();
         if known.len() >= REMEMBERED {
             known.remove(0);
         }
-        known.push(symbols);
+        known.push(afforded);
         Ok(())
     }
 }

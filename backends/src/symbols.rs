@@ -69,6 +69,11 @@ impl SymbolBindings {
         self.0.get(symbol).copied()
     }
 
+    /// Other values of the same symbols.
+    pub fn map(&self, value: impl Fn(i64) -> i64) -> SymbolBindings {
+        SymbolBindings(self.0.iter().map(|(s, &n)| (s.clone(), value(n))).collect())
+    }
+
     /// The value of an extent, if all its symbols are bound.
     pub fn eval(&self, e: &Extent) -> Option<i64> {
         e.as_const().or_else(|| e.eval(&|s| self.0.get(s).copied()))
@@ -82,13 +87,6 @@ impl SymbolBindings {
 
     /// An attribute with known extents; unbound ones stay.
     pub fn attr(&self, a: &Attr) -> Attr {
-        let known = |e: &Extent| self.eval(e).map_or_else(|| e.clone(), Extent::from);
-        match a {
-            Attr::Int(e) => Attr::Int(known(e)),
-            Attr::Ints(v) => Attr::Ints(v.iter().map(known).collect()),
-            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
-                a.clone()
-            }
-        }
+        a.bound(&|s| self.get(s))
     }
 }

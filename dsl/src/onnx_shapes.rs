@@ -427,14 +427,17 @@ mod tests {
         let extent = |e: Extent| Some(Ok(Val::Attr(Attr::Int(e))));
         assert_eq!(rest(&[0, -1, 12]), extent(&Extent::sym("b") * &Extent::from(12)));
         assert_eq!(rest(&[0, 0, 12, 64]), extent(Extent::from(1)));
-        let nonzero = |from: &[Extent], to: &[Extent]| {
-            apply(F::ReshapeNonzero, &[lists(from), lists(to)])
-        };
+        let nonzero =
+            |from: &[Extent], to: &[Extent]| apply(F::ReshapeNonzero, &[lists(from), lists(to)]);
         let [b, s, u] = ["b", "s", "u"].map(Extent::sym);
         let (rows, four) = (&b * &s, Extent::from(4));
         for (from, to, expected) in [
             // 0 rows: either the 0 is that of the operand, or there is no step to make rows of.
-            (vec![b.clone(), s.clone(), four.clone()], vec![rows.clone(), four.clone()], vec![s.clone()]),
+            (
+                vec![b.clone(), s.clone(), four.clone()],
+                vec![rows.clone(), four.clone()],
+                vec![s.clone()],
+            ),
             (vec![rows, four.clone()], vec![b.clone(), s.clone(), four], vec![s.clone()]),
             (vec![b.clone(), s.clone()], vec![b.clone(), s.clone()], vec![]),
             (vec![b.clone()], vec![s.clone(), u.clone()], vec![s.clone(), u]),

@@ -188,7 +188,10 @@ impl RunResources {
         if let Some(v) = buffers.max_by_key(|v| own(*v)) {
             needs.name_largest(&plan.program, library, v, own(v));
         }
-        let bound = || plan.bound(library, &|s| symbols.get(s).copied()).memory.peak();
+        let bound = || {
+            let buffers = plan.buffers(library, &|s| symbols.get(s).copied());
+            buffers.placed(&plan.order()).peak()
+        };
         needs.bytes = needs.inputs.saturating_add(plan.peak_bytes().unwrap_or_else(bound));
         needs
     }

@@ -110,7 +110,8 @@ pub fn hold(
     same_signature(program, optimised).map_err(|m| (Stage::Signature, m))?;
     // What the reference interpreter cannot run is not compared.
     let Ok(expected) = run_values(program, library, inputs) else { return Ok(()) };
-    let context = Context { library, program, optimised, inputs, style, expected: &expected };
+    let programs = &[program, optimised];
+    let context = Context { library, programs, inputs, style, expected: &expected };
     let mut spread = None;
     let interpreted = run_values(optimised, library, inputs)
         .map_err(|e| (Stage::Meaning, format!("the reference interpreter fails on it: {e}")))?;
@@ -121,17 +122,24 @@ pub fn hold(
     for (p, stage, rigour) in
         [(program, Stage::Backend, Rigour::Same), (optimised, Stage::Optimised, Rigour::Optimised)]
     {
-        let made = guarded(|| (subject.run)(p, inputs)).map_err(|m| (stage, m))?;
-        for (t, e) in made.iter().zip(&expected) {
-            if t.dtype() != e.dtype() || t.shape() != e.shape() {
-                let (is, be) = ((t.dtype(), t.shape()), (e.dtype(), e.shape()));
-                return Err((stage, format!("a result is {is:?} instead of {be:?}")));
-            }
-        }
-        let made: Vec<Vec<f64>> = made.iter().map(Tensor::to_f64).collect();
-        context.compare(&made, rigour, &mut spread).map_err(|m| (stage, m))?;
+        context.hold(subject.run, p, rigour, &mut spread).map_err(|m| (stage, m))?;
     }
     Ok(())
+}
+
+/// Compares a run of a program with what the reference interpreter says.
+pub fn hold_run(
+    library: &Library,
+    program: &Program,
+    style: Style,
+    inputs: &[Tensor],
+    run: &Run,
+) -> Result<(), String> {
+    // What the reference interpreter cannot run is not compared.
+    let Ok(expected) = run_values(program, library, inputs) else { return Ok(()) };
+    let programs = &[program];
+    let context = Context { library, programs, inputs, style, expected: &expected };
+    context.hold(run, program, Rigour::Same, &mut None)
 }
 
 /// Runs `f`; a panic is an error like any other.
@@ -169,8 +177,8 @@ enum Rigour {
 
 struct Context<'a> {
     library: &'a Library,
-    program: &'a Program,
-    optimised: &'a Program,
+    /// The program as read, and what was made of it.
+    programs: &'a [&'a Program],
     inputs: &'a [Tensor],
     style: Style,
     expected: &'a [Array],
@@ -195,13 +203,32 @@ const MORE_RUNS: usize = 60;
 const SLACK: f64 = 24.0;
 
 impl Context<'_> {
+    /// Compares a run of one of the programs.
+    fn hold(
+        &self,
+        run: &Run,
+        program: &Program,
+        rigour: Rigour,
+        spread: &mut Option<RoundingSpread>,
+    ) -> Result<(), String> {
+        let made = guarded(|| run(program, self.inputs))?;
+        for (t, e) in made.iter().zip(self.expected) {
+            if t.dtype() != e.dtype() || t.shape() != e.shape() {
+                let (is, be) = ((t.dtype(), t.shape()), (e.dtype(), e.shape()));
+                return Err(format!("a result is {is:?} instead of {be:?}"));
+            }
+        }
+        let made: Vec<Vec<f64>> = made.iter().map(Tensor::to_f64).collect();
+        self.compare(&made, rigour, spread)
+    }
+
     fn compare(
         &self,
         found: &[Vec<f64>],
         rigour: Rigour,
         spread: &mut Option<RoundingSpread>,
     ) -> Result<(), String> {
-        let unit = roundoff(self.program).max(roundoff(self.optimised));
+        let unit = self.programs.iter().map(|p| roundoff(p)).fold(0.0, f64::max);
         for (o, (e, f)) in self.expected.iter().zip(found).enumerate() {
             let e = e.to_f64();
             if e.len() != f.len() {
@@ -243,7 +270,7 @@ impl Context<'_> {
                 if explains(s) {
                     continue;
                 }
-                let name = &self.program.outputs[o].0;
+                let name = &self.programs[0].outputs[o].0;
                 return Err(format!(
                     "output {name}, element {i}: {x:?} expected, {y:?} found (roundings explain {:.1e})",
                     SLACK * room(s)
@@ -258,7 +285,7 @@ impl Context<'_> {
             self.expected.iter().map(|a| vec![0.0; a.len()]).collect();
         let (mut extreme, mut limit) = (false, false);
         let mut rng = Random::new(7);
-        for p in [self.program, self.optimised] {
+        for &p in self.programs {
             // What has no definition here, as a bound of integers that is none, is computed all the same.
             let flat = flatten(p, self.library).unwrap_or_else(|_| p.clone());
             let mut disturbed = Vec::new();

@@ -7,9 +7,9 @@ use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
-use mlc_fuzz::oracle::hold;
+use mlc_fuzz::oracle::hold_run;
+use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Holds definitions of a text against the reference interpreter; the code of each contains a text, and does not contain another.
@@ -30,8 +30,8 @@ pub fn check_for(tuning: Tuning, text: &str, cases: &[(&str, &str, &str)], style
         launches_for(&plan, &library, tuning).map_err(|e| e.to_string())
     };
     let only = std::env::var("MLC_CUDA_CASE").ok();
-    for &(name, with, without) in cases.iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
-    {
+    let wanted = |c: &&(&str, &str, &str)| only.as_deref().is_none_or(|o| o == c.0);
+    cases.par_iter().filter(wanted).for_each(|&(name, with, without)| {
         let p = program_of(&library, name);
         let launches = code(&p).unwrap_or_else(|e| panic!("{name}: {e}"));
         let texts: Vec<&str> = launches.each.iter().map(|l| l.source.as_str()).collect();
@@ -43,7 +43,7 @@ pub fn check_for(tuning: Tuning, text: &str, cases: &[(&str, &str, &str)], style
         assert!(without.is_empty() || !text.contains(without), "{name}: `{without}` in\n{text}");
         let held = holds(&library, &p, styles, &code);
         held.unwrap_or_else(|m| panic!("{name}, {m}\n{text}"));
-    }
+    });
 }
 
 /// Holds what `code` makes of a program against the reference interpreter, on inputs of these styles; the style and what is wrong.
@@ -60,11 +60,9 @@ pub fn holds(
         assert_eq!(emulated.left(), 0, "memory or modules are left on the device");
         result
     };
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library, optimise: &keep, run: &run };
     for &style in styles {
         let values = inputs(p, style, 1).ok_or("extents that are not known")?;
-        hold(&subject, p, p, style, &values).map_err(|(_, m)| format!("{style:?}: {m}"))?;
+        hold_run(library, p, style, &values, &run).map_err(|m| format!("{style:?}: {m}"))?;
     }
     Ok(())
 }

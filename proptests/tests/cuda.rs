@@ -11,7 +11,7 @@ use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
-use mlc_fuzz::oracle::{examine, hold};
+use mlc_fuzz::oracle::{examine, hold_run};
 use mlc_fuzz::{Generator, Subject, Verdict};
 use mlc_onnx::import;
 use mlc_proptests::emulated::{Emulated, has_no_code};
@@ -86,8 +86,6 @@ fn generated_code_computes_every_operator_as_the_reference_does() {
         let plan = Plan::of_nodes(p.clone(), library, "reference");
         run_plan(&plan, i)
     };
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library, optimise: &keep, run: &run };
     let (mut wrong, mut never, mut refused) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (i, call) in library.calls.iter().enumerate() {
         let drawn = |seed| Some((seed, generator.single(CallId(i as u32), seed)?));
@@ -101,17 +99,14 @@ fn generated_code_computes_every_operator_as_the_reference_does() {
                 let values = inputs(&p, style, seed)?;
                 let runs = [tame(&values), values];
                 let mut failures =
-                    runs.iter().filter_map(|v| hold(&subject, &p, &p, style, v).err());
-                let (stage, message) = failures.next()?;
+                    runs.iter().filter_map(|v| hold_run(library, &p, style, v, &run).err());
+                let message = failures.next()?;
                 if message.contains(NO_CODE) {
                     refused.insert(call.name.to_string());
                     return None;
                 }
                 let text = show::program(&p, library, "case");
-                Some(format!(
-                    "{} (seed {seed}, {style:?}, {stage:?}): {message}\n{text}",
-                    call.name
-                ))
+                Some(format!("{} (seed {seed}, {style:?}): {message}\n{text}", call.name))
             }));
         }
     }
@@ -331,8 +326,6 @@ fn long_reductions_are_computed_in_parts_as_the_reference_computes_them() {
     let library = library();
     let target = library.target("cuda").expect("shipped");
     let run = |p: &Program, i: &[_]| run_plan(&select_kernels(p.clone(), library, target), i);
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library, optimise: &keep, run: &run };
     let cases: [(&[usize], &[i64], bool); 6] = [
         (&[16385], &[0], true),
         (&[3, 20000], &[1], true),
@@ -350,8 +343,8 @@ fn long_reductions_are_computed_in_parts_as_the_reference_computes_them() {
             assert_eq!(unit.contains("a part of a reduction"), is_split, "{dtype} {shape:?}");
             for style in Style::ALL {
                 let Some(values) = inputs(&p, style, 1) else { continue };
-                let held = hold(&subject, &p, &p, style, &values);
-                held.unwrap_or_else(|(_, m)| panic!("{dtype} {shape:?} {style:?}: {m}"));
+                let held = hold_run(library, &p, style, &values, &run);
+                held.unwrap_or_else(|m| panic!("{dtype} {shape:?} {style:?}: {m}"));
             }
         }
     }
@@ -412,8 +405,6 @@ fn attention_is_one_launch_that_computes_what_the_reference_does() {
     let library = library();
     let target = library.target("cuda").expect("shipped");
     let run = |p: &Program, i: &[_]| run_plan(&select_kernels(p.clone(), library, target), i);
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library, optimise: &keep, run: &run };
     let sizes = [([66, 130, 18, 33], true), ([9, 64, 8, 129], true), ([8, 65, 9, 257], false)];
     for (case, (size, is_one)) in sizes.into_iter().enumerate() {
         for (dtype, is_masked) in
@@ -436,8 +427,8 @@ fn attention_is_one_launch_that_computes_what_the_reference_does() {
                     }
                     *mask = Tensor::from_f64(dtype, mask.shape().to_vec(), &elements);
                 }
-                let held = hold(&subject, &p, &p, style, &values);
-                held.unwrap_or_else(|(_, m)| panic!("{dtype} {size:?} {is_masked} {style:?}: {m}"));
+                let held = hold_run(library, &p, style, &values, &run);
+                held.unwrap_or_else(|m| panic!("{dtype} {size:?} {is_masked} {style:?}: {m}"));
             }
         }
     }

@@ -6,9 +6,8 @@ use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
-use mlc_fuzz::oracle::hold;
+use mlc_fuzz::oracle::hold_run;
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::{library_with, program_of};
 use mlc_rewrite::pipeline::selfcheck::difference;
@@ -91,8 +90,6 @@ fn check(text: &str, hidden: f64, cases: &[Case<'_>], styles: &[Style]) {
     }
     let library = library_with(text);
     let run = |p: &Program, i: &[Tensor]| run(&library, p, i, Tuning::default());
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library: &library, optimise: &keep, run: &run };
     let only = std::env::var("MLC_CUDA_CASE").ok();
     for &(name, with, sees) in cases.iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0)) {
         let p = program_of(&library, name);
@@ -106,8 +103,8 @@ fn check(text: &str, hidden: f64, cases: &[Case<'_>], styles: &[Style]) {
         }
         for &style in styles {
             let Some(values) = values(&p, style, sees, hidden) else { continue };
-            let held = hold(&subject, &p, &p, style, &values);
-            held.unwrap_or_else(|(_, m)| panic!("{name}, {style:?}: {m}\n{text}"));
+            let held = hold_run(&library, &p, style, &values, &run);
+            held.unwrap_or_else(|m| panic!("{name}, {style:?}: {m}\n{text}"));
         }
     }
 }

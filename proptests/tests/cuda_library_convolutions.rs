@@ -7,9 +7,8 @@ use mlc_cuda::{Kind, LaunchedPlan, Launches, launches};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
-use mlc_fuzz::oracle::hold;
+use mlc_fuzz::oracle::hold_run;
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::{library_with, program_of};
 use std::sync::Arc;
@@ -140,8 +139,6 @@ fn convolutions_are_what_a_library_computes() {
         assert_eq!(emulated.left(), 0, "memory, modules or convolutions are left on the device");
         result
     };
-    let keep = |p: &Program| Ok(p.clone());
-    let subject = Subject { library: &library, optimise: &keep, run: &run };
     let only = std::env::var("MLC_CUDA_CASE").ok();
     for (name, described, has_rest, is_copied) in
         cases.into_iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
@@ -161,8 +158,8 @@ fn convolutions_are_what_a_library_computes() {
         }
         if !found.is_empty() {
             let values = inputs(&p, Style::Normal, 1).expect("known extents");
-            hold(&subject, &p, &p, Style::Normal, &values)
-                .unwrap_or_else(|(_, m)| panic!("{name}: {m}"));
+            hold_run(&library, &p, Style::Normal, &values, &run)
+                .unwrap_or_else(|m| panic!("{name}: {m}"));
         }
     }
 }

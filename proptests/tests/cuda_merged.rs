@@ -6,9 +6,8 @@ use mlc_cuda::{Cuda, LaunchedPlan, Launches, Merge, Tuning, launches, launches_f
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
-use mlc_fuzz::oracle::hold;
+use mlc_fuzz::oracle::hold_run;
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::shapes::SEVERAL_LAUNCHES as TEXT;
 use mlc_proptests::{library_with, program_of};
@@ -51,12 +50,10 @@ fn a_run_as_one_launch_computes_what_the_reference_does() {
                 assert_eq!(emulated.left(), 0, "{name}: memory or modules are left on the device");
                 Ok(first)
             };
-            let keep = |p: &Program| Ok(p.clone());
-            let subject = Subject { library: &library, optimise: &keep, run: &run };
             for style in [Style::Normal, Style::Whole] {
                 let values = inputs(&p, style, 1).expect("known extents");
-                let held = hold(&subject, &p, &p, style, &values);
-                held.unwrap_or_else(|(_, m)| panic!("{name}, {style:?}, {processors}: {m}"));
+                let held = hold_run(&library, &p, style, &values, &run);
+                held.unwrap_or_else(|m| panic!("{name}, {style:?}, {processors}: {m}"));
             }
         }
     }

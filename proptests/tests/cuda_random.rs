@@ -11,9 +11,8 @@ use mlc_cuda_emulator::{Region, Unit};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs, tame};
-use mlc_fuzz::oracle::hold;
+use mlc_fuzz::oracle::hold_run;
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::shapes::{FAMILIES, text};
 use mlc_proptests::{library_with, program_of};
@@ -62,13 +61,11 @@ fn random_programs_of_every_loop_shape_compute_what_the_reference_does() {
     let texts: Vec<String> =
         cases.iter().map(|c| text(c.0, &name(c), c.1).expect("a family")).collect();
     let library = library_with(&texts.join("\n"));
-    let keep = |p: &Program| Ok(p.clone());
     let mut wrong = vec![];
     for (case, text) in cases.iter().zip(&texts) {
         let p = program_of(&library, &name(case));
         let processors = [132, 1, 8][case.1 as usize % 3];
         let run = |p: &Program, i: &[Tensor]| run(&library, p, i, processors);
-        let subject = Subject { library: &library, optimise: &keep, run: &run };
         for style in [Style::Normal, Style::Whole] {
             let values = inputs(&p, style, case.1).expect("known extents");
             let values = [tame(&values), values];
@@ -77,8 +74,8 @@ fn random_programs_of_every_loop_shape_compute_what_the_reference_does() {
             } else {
                 &values[1..]
             };
-            let failed = runs.iter().find_map(|v| hold(&subject, &p, &p, style, v).err());
-            if let Some((_, message)) = failed {
+            let failed = runs.iter().find_map(|v| hold_run(&library, &p, style, v, &run).err());
+            if let Some(message) = failed {
                 let told = format!("{style:?}, {processors} processors: {message}\n{text}");
                 println!("{told}");
                 wrong.push(told);

@@ -1,11 +1,12 @@
 //! Products in all tilings that a device's clock may choose from, on the emulator: each computes what the reference interpreter does.
 
-use mlc_cuda::{Launches, Tuning, launches_for};
+use mlc_cuda::{Launches, Tuning, Variant, launches_for};
 use mlc_dsl::ir::Program;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::Style;
 use mlc_proptests::generated_code::holds;
 use mlc_proptests::{defined, library_with, program_of};
+use rayon::prelude::*;
 use std::collections::BTreeSet;
 
 const TEXT: &str = "
@@ -32,8 +33,8 @@ fn what_is_offered_computes_what_the_reference_does() {
     }
     let library = library_with(TEXT);
     let target = library.target("cuda").expect("shipped");
-    let mut kinds = BTreeSet::new();
-    for (name, processors) in defined(TEXT).flat_map(|n| [(n, 132), (n, 4)]) {
+    let cases: Vec<(&str, u32)> = defined(TEXT).flat_map(|n| [(n, 132), (n, 4)]).collect();
+    let tried = |&(name, processors): &(&str, u32)| {
         let tuning = Tuning { processors, offers_tilings: true, ..Tuning::default() };
         let code = |p: &Program| -> Result<Launches, String> {
             let plan = select_kernels(p.clone(), &library, target);
@@ -42,7 +43,7 @@ fn what_is_offered_computes_what_the_reference_does() {
         let p = program_of(&library, name);
         let offered = code(&p).unwrap_or_else(|e| panic!("{name}: {e}")).variants;
         assert_eq!(offered.is_empty(), name == "small", "{name}: {offered:?}");
-        for (at, variant) in offered.iter().enumerate() {
+        let kind = |(at, variant): (usize, &Variant)| {
             let in_place = |p: &Program| {
                 let mut code = code(p)?;
                 code.replace(&code.variants[at].clone());
@@ -52,20 +53,17 @@ fn what_is_offered_computes_what_the_reference_does() {
             let held = holds(&library, &p, &[Style::Normal], &in_place);
             held.unwrap_or_else(|m| panic!("{name}, {}: {m}", variant.how));
             let text: String = variant.instead.iter().map(|l| l.source.as_str()).collect();
-            let has = |what: &str| text.contains(what);
-            kinds.insert((
-                has("comes_last"),
-                has("LARGE_SHARED"),
-                has("copy_async"),
-                has("next_left"),
-            ));
-        }
-    }
+            ["comes_last", "LARGE_SHARED", "copy_async", "next_left"]
+                .map(|what| text.contains(what))
+        };
+        offered.iter().enumerate().map(kind).collect::<Vec<_>>()
+    };
+    let kinds: BTreeSet<[bool; 4]> = cases.par_iter().flat_map_iter(tried).collect();
     // In parts and whole, with more memory and without, copied ahead and through registers.
     for (cut, large, ahead) in
         [(false, true, true), (true, true, true), (true, true, false), (true, false, true)]
     {
-        let found = kinds.iter().any(|k| (k.0, k.1, k.2 && !k.3) == (cut, large, ahead));
+        let found = kinds.iter().any(|k| (k[0], k[1], k[2] && !k[3]) == (cut, large, ahead));
         assert!(
             found,
             "no tiling is in parts: {cut}, large: {large}, copied ahead: {ahead}; {kinds:?}"

@@ -8,7 +8,7 @@ use mlc_dsl::library::{CallId, CallKind, Callable};
 use mlc_dsl::whole_tensors;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
-use mlc_fuzz::oracle::hold;
+use mlc_fuzz::oracle::{hold, hold_run};
 use mlc_fuzz::{Generator, Subject};
 use mlc_proptests::library;
 use mlc_rewrite::pipeline::selfcheck;
@@ -23,8 +23,6 @@ fn the_cpu_computes_every_operator_as_the_reference_does() {
     let library = library();
     let generator = Generator::new(library);
     let run = |p: &_, i: &[_]| selfcheck::run(p, library, i, 1).map_err(|e| e.to_string());
-    let keep = |p: &mlc_dsl::ir::Program| Ok(p.clone());
-    let subject = Subject { library, optimise: &keep, run: &run };
     let mut wrong = Vec::new();
     let mut never = Vec::new();
     for (i, call) in library.calls.iter().enumerate() {
@@ -37,13 +35,10 @@ fn the_cpu_computes_every_operator_as_the_reference_does() {
                 let values = inputs(&p, style, seed)?;
                 let runs = [tame(&values), values];
                 let mut failures =
-                    runs.iter().filter_map(|v| hold(&subject, &p, &p, style, v).err());
-                let (stage, message) = failures.next()?;
+                    runs.iter().filter_map(|v| hold_run(library, &p, style, v, &run).err());
+                let message = failures.next()?;
                 let text = show::program(&p, library, "case");
-                Some(format!(
-                    "{} (seed {seed}, {style:?}, {stage:?}): {message}\n{text}",
-                    call.name
-                ))
+                Some(format!("{} (seed {seed}, {style:?}): {message}\n{text}", call.name))
             }));
         }
         if applied == 0 {

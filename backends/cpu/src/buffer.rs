@@ -3,7 +3,9 @@
 //! A buffer never shrinks while it is pooled, so a program with static shapes allocates in its first run only.
 
 use bytemuck::{Pod, Zeroable};
+use bytes::Bytes;
 use memmap2::MmapMut;
+use mlc_dsl::ir::Tensor;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,6 +77,16 @@ impl Buffer {
         self.len = len;
     }
 
+    /// The same; once more than a little room was needed, there is more than is asked for, so that lengths that grow step by step seldom
+    /// allocate.
+    pub fn grow(&mut self, len: usize) {
+        let held = self.capacity();
+        if len > held && held > 0 {
+            self.resize(len.max(held + held / 4));
+        }
+        self.resize(len);
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.all()[..self.len]
     }
@@ -99,6 +111,20 @@ impl Buffer {
     pub fn capacity(&self) -> usize {
         self.all().len()
     }
+}
+
+/// True if a tensor's bytes can be read as its elements.
+pub fn is_aligned(t: &Tensor) -> bool {
+    (t.bytes().as_ptr() as usize).is_multiple_of(t.dtype().size())
+}
+
+/// The tensor, copied if its elements are not aligned.
+pub fn aligned(t: Tensor) -> Tensor {
+    if is_aligned(&t) {
+        return t;
+    }
+    let bytes = Bytes::from_owner(Buffer::copy_of(t.bytes()));
+    Tensor::new(t.dtype(), t.shape().to_vec(), bytes).unwrap_or(t)
 }
 
 /// Numbers that vectors are loaded from: no vector lies across two cache lines.
@@ -148,7 +174,7 @@ impl BufferPool {
         // Capacities are whole lines: a result of a few bytes fits a line.
         let most = 2 * len.next_multiple_of(size_of::<Line>());
         let fits = free.iter().position(|b| b.capacity() >= len && b.capacity() <= most);
-        let mut buffer = fits.map_or_else(Buffer::default, |i| free.swap_remove(i));
+        let mut buffer = fits.map_or_else(Buffer::default, |i| free.remove(i));
         drop(free);
         let before = buffer.capacity();
         buffer.resize(len);
@@ -189,10 +215,11 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             let mut free = home.free.lock().unwrap_or_else(|e| e.into_inner());
-            if free.len() < POOLED {
-                free.push(std::mem::take(&mut self.buffer));
-            } else {
-                home.bytes.fetch_sub(self.buffer.capacity(), Ordering::Relaxed);
+            free.push(std::mem::take(&mut self.buffer));
+            if free.len() > POOLED {
+                // The oldest: the next runs may be of other extents.
+                let oldest = free.remove(0);
+                home.bytes.fetch_sub(oldest.capacity(), Ordering::Relaxed);
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Nodes that a plan computes in several kernels are separate nodes here.
 
+use super::buffer::aligned;
 use super::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
@@ -9,6 +10,7 @@ use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use mlc_dsl::unfold::definition;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// A kernel of the plan.
 pub struct Group {
@@ -32,6 +34,12 @@ pub struct Group {
     pub outputs: Vec<Value>,
     /// The plan's values.
     pub named: HashMap<Value, Value>,
+    /// What it reads of the rest of the program, in order.
+    pub reads: Vec<Value>,
+    /// The symbols that occur in its nodes.
+    pub symbols: Vec<Arc<str>>,
+    /// It is the same in all runs: only constants feed it, and no symbol occurs in what leads to it.
+    pub lasts: bool,
 }
 
 /// A program and the kernels that compute it.
@@ -104,12 +112,34 @@ pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError>
         }
     }
     let groups = plan.kernels.iter().map(|k| r.kernel(&plan.program, k));
-    let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
+    let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
+    depend(&r.out, &mut groups);
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
         r.out.outputs.push((name.clone(), value));
     }
     Ok(KernelGraph { program: r.out, groups })
+}
+
+/// Notes what each kernel depends on.
+fn depend(program: &Program, groups: &mut [Group]) {
+    let constant = |i: &NodeId| matches!(program.node(*i).kind, NodeKind::Const(_));
+    let nodes = (0..program.nodes.len() as u32).map(NodeId);
+    let mut lasting: HashSet<NodeId> = nodes.filter(constant).collect();
+    for g in groups {
+        let inside: HashSet<NodeId> = g.nodes.iter().copied().collect();
+        let args = g.nodes.iter().flat_map(|n| program.node(*n).args.iter().copied());
+        g.reads = args.filter(|v| !inside.contains(&v.node)).collect();
+        g.reads.sort_unstable();
+        g.reads.dedup();
+        g.symbols = g.nodes.iter().flat_map(|n| program.node(*n).symbols()).collect();
+        g.symbols.sort_unstable();
+        g.symbols.dedup();
+        g.lasts = g.symbols.is_empty() && g.reads.iter().all(|v| lasting.contains(&v.node));
+        if g.lasts {
+            lasting.extend(&g.nodes);
+        }
+    }
 }
 
 /// An error that a plan without faults does not lead to.
@@ -136,7 +166,7 @@ impl GraphReader<'_> {
         let node = from.node(id);
         let kind = match &node.kind {
             NodeKind::Const(c) => {
-                NodeKind::Const(self.out.consts.intern(from.consts.get(*c).clone()))
+                NodeKind::Const(self.out.consts.intern(aligned(from.consts.get(*c).clone())))
             }
             NodeKind::Input(_) | NodeKind::Apply(..) => node.kind.clone(),
         };
@@ -160,6 +190,9 @@ impl GraphReader<'_> {
             copies: vec![],
             outputs: vec![],
             named: HashMap::new(),
+            reads: vec![],
+            symbols: vec![],
+            lasts: false,
         };
         for &id in &kernel.nodes {
             let first = inside.nodes.len();

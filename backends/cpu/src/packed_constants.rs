@@ -6,8 +6,8 @@ use super::channels_last::winograd::{Filters, Points, Size};
 use super::gemm::{Matrix, PackedFilters, PackedLeft, PackedRight};
 use super::int8::PackedBytes;
 use bytes::Bytes;
-use mlc_dsl::ir::Tensor;
-use std::collections::HashMap;
+use mlc_dsl::ir::{Consts, Tensor};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -59,9 +59,12 @@ static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::de
 static FILTERS: LazyLock<Store<Weak<Pack<PackedFilters>>>> = LazyLock::new(Store::default);
 static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
-/// The packings of one session, shared by all shapes that it runs.
+/// The packings of one session, shared by all shapes that it runs: those of constants that are the same in all runs for as long as it
+/// lives, those of others while something uses them.
 #[derive(Default)]
 pub struct PackedConstants {
+    /// Where the constants begin that are the same in all runs.
+    kept: Mutex<HashSet<usize>>,
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
     filters: Store<Arc<Pack<PackedFilters>>>,
@@ -70,6 +73,29 @@ pub struct PackedConstants {
 }
 
 impl PackedConstants {
+    /// Of a program with these constants.
+    pub fn of(constants: &Consts) -> PackedConstants {
+        let new = PackedConstants::default();
+        constants.iter().for_each(|t| new.keep(t));
+        new
+    }
+
+    /// A constant is the same in all runs, and lives as long as these packings.
+    pub fn keep(&self, constant: &Tensor) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(constant.bytes().as_ptr() as usize);
+    }
+
+    /// The packings that live as long as these, if the constant does.
+    fn own<'s, S>(&self, store: &'s S, constant: &Tensor) -> Option<&'s S> {
+        self.is_kept(constant).then_some(store)
+    }
+
+    fn is_kept(&self, constant: &Tensor) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.contains(&(constant.bytes().as_ptr() as usize))
+    }
+
     /// The packed form of `a`, an `m` × `k` matrix that is part of `constant`.
     pub fn left(
         &self,
@@ -78,7 +104,7 @@ impl PackedConstants {
         (m, k): (usize, usize),
     ) -> Arc<Pack<PackedLeft>> {
         let key = key(constant, a, (m, k));
-        find(&self.left, &LEFT, key, constant, &|| PackedLeft::new(a, m, k))
+        find(self.own(&self.left, constant), &LEFT, key, constant, &|| PackedLeft::new(a, m, k))
     }
 
     /// The packed form of `b`, a `k` × `n` matrix that is part of `constant`; in floats of 16 bits if they hold its elements.
@@ -89,7 +115,9 @@ impl PackedConstants {
         (k, n): (usize, usize),
     ) -> Arc<Pack<PackedRight>> {
         let key = key(constant, b, (k, n));
-        find(&self.right, &RIGHT, key, constant, &|| PackedRight::of_constant(b, k, n))
+        find(self.own(&self.right, constant), &RIGHT, key, constant, &|| {
+            PackedRight::of_constant(b, k, n)
+        })
     }
 
     /// The packed form of `o` filters of `q` channels and some taps that begin at element `at` of `constant`.
@@ -104,7 +132,7 @@ impl PackedConstants {
             Matrix { data: all, offset: at, row: (q * taps) as isize, col: taps as isize };
         let key = key(constant, &filters, (o, q));
         let pack = || PackedFilters::new(&all[at..][..o * q * taps], (o, q, taps));
-        find(&self.filters, &FILTERS, key, constant, &pack)
+        find(self.own(&self.filters, constant), &FILTERS, key, constant, &pack)
     }
 
     /// The packed form of some taps, the last one first, of `q` inputs' filters for `o` outputs each, which begin at element `at` of `constant`.
@@ -132,7 +160,7 @@ impl PackedConstants {
             let chosen: Vec<f32> = (0..o).flat_map(filter).flat_map(taps).collect();
             PackedFilters::new(&chosen, (o, q, places.len()))
         };
-        find(&self.filters, &FILTERS, key, constant, &pack)
+        find(self.own(&self.filters, constant), &FILTERS, key, constant, &pack)
     }
 
     /// The packed form of a matrix of bytes that begins at element `offset` of `constant`.
@@ -146,7 +174,7 @@ impl PackedConstants {
     ) -> Arc<Pack<PackedBytes>> {
         let address = constant.bytes().as_ptr() as usize;
         find(
-            &self.bytes,
+            self.own(&self.bytes, constant),
             &BYTES,
             Key { address, offset, strides, sizes, taps: vec![] },
             constant,
@@ -165,7 +193,7 @@ impl PackedConstants {
         let all = bytemuck::cast_slice(constant.bytes());
         let whole = Matrix { data: all, offset: at, row: 0, col: 1 };
         let key = (key(constant, &whole, (1, filters.len())), filters, size);
-        find(&self.points, &POINTS, key, constant, &|| {
+        find(self.own(&self.points, constant), &POINTS, key, constant, &|| {
             Points::new(&all[at..][..filters.len()], filters, size)
         })
     }
@@ -176,16 +204,16 @@ fn key(constant: &Tensor, m: &Matrix<'_>, sizes: (usize, usize)) -> Key {
     Key { address, offset: m.offset, strides: (m.row, m.col), sizes, taps: vec![] }
 }
 
-/// The packing of this session, else that of another one, else a new one.
+/// The packing of this session if it keeps it, else that of another one, else a new one.
 fn find<P, K: Clone + Eq + Hash>(
-    own: &Store<Arc<Pack<P>>, K>,
+    own: Option<&Store<Arc<Pack<P>>, K>>,
     all: &Store<Weak<Pack<P>>, K>,
     key: K,
     constant: &Tensor,
     pack: &dyn Fn() -> P,
 ) -> Arc<Pack<P>> {
-    let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = own.get(&key) {
+    let mut own = own.map(|own| own.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(known) = own.as_ref().and_then(|own| own.get(&key)) {
         return known.clone();
     }
     let shared = || all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +227,9 @@ fn find<P, K: Clone + Eq + Hash>(
         shared.insert(key.clone(), Arc::downgrade(&found));
         found
     });
-    own.insert(key, found.clone());
+    if let Some(own) = &mut own {
+        own.insert(key, found.clone());
+    }
     found
 }
 
@@ -213,6 +243,7 @@ mod tests {
         let data = constant.to_f32();
         let b = Matrix { data: &data, offset: 0, row: 4, col: 1 };
         let (first, second) = (PackedConstants::default(), PackedConstants::default());
+        first.keep(&constant);
         let one = first.right(&constant, &b, (3, 4));
         assert!(Arc::ptr_eq(&one, &second.right(&constant, &b, (3, 4))));
         assert!(!Arc::ptr_eq(&one, &second.right(&constant, &b, (3, 2))), "another part");

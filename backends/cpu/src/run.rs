@@ -1,16 +1,17 @@
 //! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
 
 use super::arena::{Lent, Part, emptied, lend};
-use super::buffer::{Buffer, BufferPool, Lease};
-use super::graph::{self, KernelGraph};
+use super::buffer::{Buffer, BufferPool, Lease, aligned, is_aligned};
+use super::graph::{self, KernelGraph, broken};
 use super::launch::{Array, Context};
 use super::layout::Layout;
 use super::packed_constants::PackedConstants;
 use super::resolve::{
-    Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Temp, aligned, is_aligned, room,
+    KnownKernels, Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Surroundings, Temp, room,
 };
 use super::threads::Threads;
 use bytes::Bytes;
+use indexmap::IndexMap;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
 use mlc_dsl::ir::{DType, Tensor};
@@ -20,8 +21,17 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Shapes whose launches are kept.
-const KEPT: usize = 16;
+/// Bytes of prepared kernels that are kept for the next run with the same extents.
+const KEPT: u64 = 64 << 20;
+
+/// Extents that memory is kept in mind for.
+const PLACED: usize = 64;
+
+/// The extent for which memory is found out where this one is needed: a quarter more at most.
+fn rounded_up(n: i64) -> i64 {
+    let step = 1 << n.max(1).ilog2().saturating_sub(2);
+    n.checked_add(step - 1).map_or(n, |n| n / step * step)
+}
 
 /// A plan ready to run.
 pub struct CompiledPlan {
@@ -32,8 +42,14 @@ pub struct CompiledPlan {
     packs: PackedConstants,
     /// Bytes that buffers may take; `None` for what the machine has free.
     memory: Option<u64>,
-    /// Launches by the symbols' values, in order of first use.
-    ready: Mutex<Vec<(SymbolBindings, Arc<Ready>)>>,
+    kernels: KnownKernels,
+    /// Launches by the symbols' values, the last used at the end.
+    ready: Mutex<IndexMap<SymbolBindings, Arc<Ready>>>,
+    /// Memory by the symbols' values, rounded up.
+    placed: Mutex<IndexMap<SymbolBindings, Arc<Memory>>>,
+    /// What no run works in at the moment.
+    free: Mutex<Vec<Workspace>>,
+    results: Arc<BufferPool>,
 }
 
 /// Launches in the plan's memory.
@@ -41,8 +57,6 @@ struct Ready {
     resolved: Resolved,
     /// The part of the block that each buffer has; `None` for results.
     parts: Vec<Option<Part>>,
-    /// What no run works in at the moment.
-    free: Mutex<Vec<Workspace>>,
     results: Arc<BufferPool>,
 }
 
@@ -78,12 +92,16 @@ impl CompiledPlan {
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
         let compiled = CompiledPlan {
             plan: plan.clone(),
+            packs: PackedConstants::of(&graph.program.consts),
             graph,
             library,
             threads,
-            packs: PackedConstants::default(),
             memory,
-            ready: Mutex::new(Vec::new()),
+            kernels: KnownKernels::default(),
+            ready: Mutex::default(),
+            placed: Mutex::default(),
+            free: Mutex::default(),
+            results: Arc::default(),
         };
         if fixed {
             match compiled.ready(&SymbolBindings::default()) {
@@ -100,18 +118,15 @@ impl CompiledPlan {
         memory: &Memory,
         inputs: Option<&[Tensor]>,
     ) -> Result<(Resolved, SymbolBindings), BackendError> {
-        self.threads.enter(|| {
-            Resolver::resolve(
-                &self.graph,
-                &self.library,
-                &self.threads,
-                &self.packs,
-                symbols.clone(),
-                memory,
-                inputs,
-                self.memory,
-            )
-        })
+        let cx = Surroundings {
+            graph: &self.graph,
+            library: &self.library,
+            threads: &self.threads,
+            packs: &self.packs,
+            known: &self.kernels,
+            memory: self.memory,
+        };
+        self.threads.enter(|| Resolver::resolve(cx, symbols.clone(), memory, inputs))
     }
 
     /// The launches for these symbols, in the memory of the plan that they bind.
@@ -119,15 +134,33 @@ impl CompiledPlan {
         if !self.plan.memory.nominal {
             return Ok(self.resolve(symbols, &self.plan.memory, None)?.0);
         }
-        let bound =
-            |symbols: &SymbolBindings| self.plan.bound(&self.library, &|s| symbols.get(s)).memory;
-        let memory = bound(symbols);
+        let memory = self.memory_for(symbols);
         let (resolved, known) = self.resolve(symbols, &memory, None)?;
         match known == *symbols {
             true => Ok(resolved),
             // Constants decide some extents: they are known now.
-            false => Ok(self.resolve(&known, &bound(&known), None)?.0),
+            false => Ok(self.resolve(&known, &self.memory_for(&known), None)?.0),
         }
+    }
+
+    /// The memory of a run with these extents. Where buffers lie is found out for extents that are rounded up, and holds for those below, too.
+    fn memory_for(&self, symbols: &SymbolBindings) -> Memory {
+        let order = self.plan.order();
+        let needed = |at: &SymbolBindings| self.plan.buffers(&self.library, &|s| at.get(s));
+        let (own, above) = (needed(symbols), symbols.map(rounded_up));
+        let placed = || self.placed.lock().unwrap_or_else(|e| e.into_inner());
+        let known = placed().get(&above).cloned();
+        let larger = known.unwrap_or_else(|| {
+            let larger = Arc::new(needed(&above).placed(&order));
+            let mut all = placed();
+            if all.len() >= PLACED {
+                all.shift_remove_index(0);
+            }
+            all.insert(above, larger.clone());
+            larger
+        });
+        // An extent may grow where another shrinks.
+        own.placed_as(&order, &larger).unwrap_or_else(|| own.placed(&order))
     }
 
     /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
@@ -139,7 +172,7 @@ impl CompiledPlan {
             other => other?,
         };
         let mut times = Vec::with_capacity(ready.resolved.steps.len());
-        self.threads.enter(|| ready.run(&self.threads, &inputs, Some(&mut times)))?;
+        self.run_ready(&ready, &inputs, Some(&mut times))?;
         Ok(times)
     }
 
@@ -167,16 +200,38 @@ impl CompiledPlan {
     /// The launches for these symbols, prepared now or before.
     fn ready(&self, symbols: &SymbolBindings) -> Result<Arc<Ready>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some((_, known)) = lock().iter().find(|(s, _)| s == symbols) {
-            return Ok(known.clone());
+        {
+            let mut all = lock();
+            if let Some(at) = all.get_index_of(symbols) {
+                let last = all.len() - 1;
+                all.move_index(at, last);
+                return Ok(all[last].clone());
+            }
         }
-        let fresh = Arc::new(Ready::new(self.launches(symbols)?, self.memory)?);
+        let launches = self.launches(symbols)?;
+        let fresh = Arc::new(Ready::new(launches, self.memory, self.results.clone())?);
         let mut all = lock();
-        if all.len() >= KEPT {
-            all.remove(0);
+        all.insert(symbols.clone(), fresh.clone());
+        let mut held = all.values().fold(0, |n: u64, r| n.saturating_add(r.resolved.bytes));
+        while held > KEPT && all.len() > 1 {
+            let oldest = all.shift_remove_index(0);
+            held -= oldest.map_or(0, |(_, r)| r.resolved.bytes);
         }
-        all.push((symbols.clone(), fresh.clone()));
         Ok(fresh)
+    }
+
+    /// Runs what is ready, in memory that an earlier run has left or in new one.
+    fn run_ready(
+        &self,
+        ready: &Ready,
+        inputs: &[Tensor],
+        watch: Option<&mut Vec<f64>>,
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let free = || self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let mut work = free().pop().unwrap_or_default();
+        let out = self.threads.enter(|| ready.run(&self.threads, inputs, &mut work, watch));
+        free().push(work);
+        out
     }
 }
 
@@ -189,24 +244,20 @@ impl Executable for CompiledPlan {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         let inputs = all_aligned(inputs);
         match self.ready(&symbols) {
-            Ok(ready) => self.threads.enter(|| ready.run(&self.threads, &inputs, None)),
+            Ok(ready) => self.run_ready(&ready, &inputs, None),
             Err(e) if needs_data(&e) => {
                 let (done, _) = self.resolve(&symbols, &Memory::default(), Some(&inputs))?;
-                Ok(done.outputs.iter().map(|p| leaf(&done, p, &[])).collect())
+                let all = done.outputs.iter().map(|p| leaf(p, &inputs));
+                all.collect::<Option<_>>().ok_or_else(|| broken("an output that is not computed"))
             }
             Err(e) => Err(e),
         }
     }
 
     fn allocated(&self) -> Option<Allocated> {
-        let all = self.ready.lock().unwrap_or_else(|e| e.into_inner());
-        let mut out = Allocated::default();
-        for (_, ready) in all.iter() {
-            let free = ready.free.lock().unwrap_or_else(|e| e.into_inner());
-            out.arena += free.iter().map(|w| w.block.capacity() as u64).sum::<u64>();
-            out.results += ready.results.bytes() as u64;
-        }
-        Some(out)
+        let free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let arena = free.iter().map(|w| w.block.capacity() as u64).sum();
+        Some(Allocated { arena, results: self.results.bytes() as u64 })
     }
 }
 
@@ -219,12 +270,13 @@ fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
 }
 
 /// The tensor of a dense value that is a constant or an input.
-fn leaf(resolved: &Resolved, place: &Location, inputs: &[Tensor]) -> Tensor {
-    let t = match place.storage {
-        Storage::Input(i) => &inputs[i],
-        Storage::Const(c) | Storage::Temp(c) => &resolved.consts[c],
+fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
+    let t = match &place.storage {
+        Storage::Input(i) => &inputs[*i],
+        Storage::Const(t) => t,
+        Storage::Temp(_) => return None,
     };
-    shaped(t, &place.layout)
+    Some(shaped(t, &place.layout))
 }
 
 /// The part of `t` that a dense layout covers.
@@ -246,7 +298,11 @@ fn part(bytes: &Bytes, dtype: DType, layout: &Layout) -> Tensor {
 
 impl Ready {
     /// Takes the memory, unless it and what the largest launch works in is more than there is.
-    fn new(resolved: Resolved, memory: Option<u64>) -> Result<Ready, BackendError> {
+    fn new(
+        resolved: Resolved,
+        memory: Option<u64>,
+        pool: Arc<BufferPool>,
+    ) -> Result<Ready, BackendError> {
         let part = |t: &Temp| match t.home {
             Home::Arena(at) => Some((at as usize, t.bytes)),
             Home::Result => None,
@@ -259,30 +315,29 @@ impl Ready {
         let all = results.saturating_add(resolved.block).saturating_add(most);
         if let Err(limit) = room(all, memory) {
             let size = |p: &&Pass| {
-                let outputs = p.outputs.iter().map(|&t| resolved.temps[t].bytes as u64);
+                let bytes = |&t| resolved.temps[resolved.temp(t)].bytes as u64;
+                let outputs = p.outputs.iter().map(bytes);
                 outputs.fold(p.launch.scratch(), u64::saturating_add)
             };
             let op = passes().max_by_key(size).map_or("", |p| p.name.as_str()).into();
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
-        Ok(Ready { resolved, parts, free: Mutex::default(), results: Arc::default() })
+        Ok(Ready { resolved, parts, results: pool })
     }
 
     fn run(
         &self,
         threads: &Threads,
         inputs: &[Tensor],
+        work: &mut Workspace,
         watch: Option<&mut Vec<f64>>,
     ) -> Result<Vec<Tensor>, BackendError> {
-        let lock = || self.free.lock().unwrap_or_else(|e| e.into_inner());
-        let mut work = lock().pop().unwrap_or_default();
-        work.block.resize(self.resolved.block as usize);
+        work.block.grow(self.resolved.block as usize);
         work.results.resize_with(self.resolved.temps.len(), || None);
-        let done = self.steps(threads, inputs, &mut work, watch);
+        let done = self.steps(threads, inputs, work, watch);
         let out = done.map(|()| self.outputs(inputs, &mut work.results));
         work.results.clear();
-        lock().push(work);
         out
     }
 
@@ -294,9 +349,10 @@ impl Ready {
         let mut out = Vec::with_capacity(outputs.len());
         for (i, place) in outputs.iter().enumerate() {
             let Storage::Temp(t) = place.storage else {
-                out.push(leaf(&self.resolved, place, inputs));
+                out.extend(leaf(place, inputs));
                 continue;
             };
+            let t = self.resolved.temp(t);
             let bytes = match results[t].take() {
                 Some(buffer) => Bytes::from_owner(buffer),
                 None => {
@@ -332,6 +388,26 @@ impl Ready {
         Ok(())
     }
 
+    /// The memory that a value lies in.
+    fn bytes<'b>(
+        &self,
+        p: &'b Location,
+        inputs: &'b [Tensor],
+        lent: &Lent<'b>,
+        results: &'b [Option<Lease>],
+    ) -> Result<&'b [u8], &'static str> {
+        let t = match &p.storage {
+            Storage::Const(c) => return Ok(&c.bytes()[..]),
+            Storage::Input(i) => return Ok(&inputs[*i].bytes()[..]),
+            Storage::Temp(t) => self.resolved.temp(*t),
+        };
+        let own = match self.parts[t] {
+            Some(part) => lent.read(part),
+            None => results[t].as_ref().map(|b| b.bytes()),
+        };
+        own.ok_or("it reads memory that it writes")
+    }
+
     fn pass(
         &self,
         pass: &Pass,
@@ -343,21 +419,13 @@ impl Ready {
         let Lists { lent, mut arrays, mut extra, mut outs, mut fresh } =
             std::mem::take(lists).emptied();
         // Results are lent apart from those that are read.
-        let is_result = |t: &&usize| self.parts[**t].is_none();
-        let take = |&t: &usize| (t, self.results.take(self.resolved.temps[t].bytes));
-        fresh.extend(pass.outputs.iter().filter(is_result).map(take));
-        let written = pass.outputs.iter().filter_map(|&t| self.parts[t]);
+        let written = || pass.outputs.iter().map(|&t| self.resolved.temp(t));
+        let take = |t: usize| (t, self.results.take(self.resolved.temps[t].bytes));
+        fresh.extend(written().filter(|&t| self.parts[t].is_none()).map(take));
+        let inside = written().filter_map(|t| self.parts[t]);
         let mut lent =
-            lend(block.bytes_mut(), written, lent).ok_or("its results overlap in memory")?;
-        let bytes = |p: &Location| match p.storage {
-            Storage::Const(c) => Ok(&self.resolved.consts[c].bytes()[..]),
-            Storage::Input(i) => Ok(&inputs[i].bytes()[..]),
-            Storage::Temp(t) => match self.parts[t] {
-                Some(part) => lent.read(part),
-                None => results[t].as_ref().map(|b| b.bytes()),
-            }
-            .ok_or("it reads memory that it writes"),
-        };
+            lend(block.bytes_mut(), inside, lent).ok_or("its results overlap in memory")?;
+        let bytes = |p| self.bytes(p, inputs, &lent, results);
         for p in &pass.inputs[..pass.own] {
             arrays.push(Array { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
         }
@@ -366,7 +434,7 @@ impl Ready {
             extra.push(bytes(p)?);
         }
         let (mut inner, mut own) = (lent.written.iter_mut(), fresh.iter_mut());
-        for &t in &pass.outputs {
+        for t in written() {
             let next = match self.parts[t] {
                 Some(_) => inner.next().map(std::mem::take),
                 None => own.next().map(|(_, lease)| lease.bytes_mut()),

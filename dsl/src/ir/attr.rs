@@ -43,6 +43,17 @@ impl Attr {
         Attr::Ints(v.into_iter().map(Extent::from).collect())
     }
 
+    /// The same with numbers for the symbols that have one.
+    pub fn bound(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Attr {
+        match self {
+            Attr::Int(e) => Attr::Int(e.bound(symbol)),
+            Attr::Ints(v) => Attr::Ints(v.iter().map(|e| e.bound(symbol)).collect()),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
+                self.clone()
+            }
+        }
+    }
+
     /// The number, if this is a float or a known integer.
     pub fn as_f64(&self) -> Option<f64> {
         match self {

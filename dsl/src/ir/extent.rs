@@ -318,6 +318,14 @@ impl Extent {
         sum
     }
 
+    /// The number that it is where all its symbols have one, else itself.
+    pub fn bound(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Extent {
+        match self.as_const() {
+            Some(_) => self.clone(),
+            None => self.eval(symbol).map_or_else(|| self.clone(), Extent::from),
+        }
+    }
+
     /// The names of all symbols, each once, sorted.
     pub fn symbols(&self) -> Vec<Arc<str>> {
         let mut out = Vec::new();

@@ -5,6 +5,7 @@ use crate::library::CallId;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Index of a node in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +48,29 @@ pub struct Node {
     pub origin: String,
 }
 
+impl Node {
+    /// The symbols of its types and attributes, each once, sorted.
+    pub fn symbols(&self) -> Vec<Arc<str>> {
+        let attrs: &[Attr] = match &self.kind {
+            NodeKind::Apply(_, attrs) => attrs,
+            NodeKind::Input(_) | NodeKind::Const(_) => &[],
+        };
+        let of_attr = |a: &Attr| match a {
+            Attr::Int(e) => e.symbols(),
+            Attr::Ints(v) => v.iter().flat_map(Extent::symbols).collect(),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
+                vec![]
+            }
+        };
+        let extents = self.types.iter().flat_map(|t| &t.shape);
+        let mut out: Vec<Arc<str>> =
+            extents.flat_map(Extent::symbols).chain(attrs.iter().flat_map(of_attr)).collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+}
+
 /// Constants by content: equal tensors have one id.
 #[derive(Clone, Debug, Default)]
 pub struct Consts {
@@ -74,6 +98,11 @@ impl Consts {
     /// The tensor of an id.
     pub fn get(&self, id: ConstId) -> &Tensor {
         &self.tensors[id.0 as usize]
+    }
+
+    /// All tensors, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &Tensor> {
+        self.tensors.iter()
     }
 
     /// Bytes of constants that are not read.
@@ -144,24 +173,12 @@ impl Program {
 
     /// The same program with numbers for the symbols that have one.
     pub fn bound(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Program {
-        let number = |e: &mut Extent| {
-            if e.as_const().is_none()
-                && let Some(n) = e.eval(symbol)
-            {
-                *e = Extent::from(n);
-            }
-        };
-        let attr = |a: &mut Attr| match a {
-            Attr::Int(e) => number(e),
-            Attr::Ints(v) => v.iter_mut().for_each(number),
-            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {}
-        };
-        let shape = |t: &mut Type| t.shape.iter_mut().for_each(number);
+        let shape = |t: &mut Type| t.shape.iter_mut().for_each(|e| *e = e.bound(symbol));
         let mut out = self.clone();
         for node in &mut out.nodes {
             node.types.iter_mut().for_each(shape);
             if let NodeKind::Apply(_, attrs) = &mut node.kind {
-                attrs.iter_mut().for_each(attr);
+                attrs.iter_mut().for_each(|a| *a = a.bound(symbol));
             }
         }
         out.inputs.iter_mut().for_each(|(_, t)| shape(t));

@@ -63,9 +63,9 @@ impl Memory {
     }
 
     /// The buffers that a kernel writes.
-    pub fn written(&self, kernel: usize) -> impl Iterator<Item = &PlannedBuffer> {
-        let first = self.places.partition_point(|p| p.kernel < kernel);
-        self.places[first..].iter().take_while(move |p| p.kernel == kernel)
+    pub fn written(&self, kernel: usize) -> &[PlannedBuffer] {
+        let from = &self.places[self.places.partition_point(|p| p.kernel < kernel)..];
+        &from[..from.partition_point(|p| p.kernel == kernel)]
     }
 }
 
@@ -107,16 +107,25 @@ struct StoredAt {
     fixed: bool,
 }
 
-/// Bytes of a type, symbols at their nominal value, and whether there are symbols.
-fn bytes(ty: &Type) -> (u64, bool) {
+/// The number that a symbol stands for, if it is known.
+pub type Binding<'a> = &'a dyn Fn(&str) -> Option<i64>;
+
+/// A shape whose extents are numbers.
+fn shape_of(ty: &Type, symbol: Binding) -> Option<Vec<usize>> {
+    ty.shape.iter().map(|e| usize::try_from(e.eval(symbol)?).ok()).collect()
+}
+
+/// Bytes of a type, unknown symbols at their nominal value, and whether there are such.
+fn bytes(ty: &Type, symbol: Binding) -> (u64, bool) {
     let size = ty.dtype.size() as u64;
-    match ty.known_shape() {
+    match shape_of(ty, symbol) {
         Some(shape) => {
             let known = shape.iter().try_fold(size, |n, &d| n.checked_mul(d as u64));
             (if shape.contains(&0) { 0 } else { known.unwrap_or(u64::MAX) }, false)
         }
         None => {
-            let nominal = |e: &Extent| e.eval(&|_| Some(NOMINAL)).unwrap_or(1).max(0) as f64;
+            let number = |s: &str| symbol(s).or(Some(NOMINAL));
+            let nominal = |e: &Extent| e.eval(&number).unwrap_or(1).max(0) as f64;
             let elements: f64 = ty.shape.iter().map(nominal).product();
             ((elements * size as f64) as u64, true)
         }
@@ -126,6 +135,7 @@ fn bytes(ty: &Type) -> (u64, bool) {
 struct MemoryPlanner<'a> {
     program: &'a Program,
     library: &'a Library,
+    symbol: Binding<'a>,
     lies: HashMap<Value, StoredAt>,
     writer: HashMap<Value, usize>,
     results: HashSet<Value>,
@@ -135,9 +145,20 @@ struct MemoryPlanner<'a> {
 impl Buffers {
     /// Of kernels that come in an order in which they can run.
     pub fn of(program: &Program, library: &Library, kernels: &[Kernel]) -> Buffers {
+        Buffers::bound(program, library, kernels, &|_| None)
+    }
+
+    /// The same where symbols have these values; what has others stays symbolic.
+    pub fn bound(
+        program: &Program,
+        library: &Library,
+        kernels: &[Kernel],
+        symbol: Binding,
+    ) -> Buffers {
         let mut b = MemoryPlanner {
             program,
             library,
+            symbol,
             lies: HashMap::new(),
             writer: HashMap::new(),
             results: program.outputs.iter().map(|(_, v)| *v).collect(),
@@ -150,7 +171,7 @@ impl Buffers {
                 NodeKind::Const(_) => true,
                 NodeKind::Input(_) => false,
             };
-            b.lies.insert(value, StoredAt { buffer: None, layout: dense(&node.types[0]), fixed });
+            b.lies.insert(value, StoredAt { buffer: None, layout: b.dense(&node.types[0]), fixed });
         }
         for (k, kernel) in kernels.iter().enumerate() {
             b.kernel(k, kernel);
@@ -166,9 +187,7 @@ impl Buffers {
     /// The memory of these kernels in an order that respects what they follow.
     pub fn placed(&self, order: &[usize]) -> Memory {
         let mut life: BTreeMap<usize, Buffer> = BTreeMap::new();
-        let mut kernel = vec![0; self.buffers.len()];
         for (at, &k) in order.iter().enumerate() {
-            self.writes[k].iter().for_each(|&b| kernel[b] = at);
             for &b in self.writes[k].iter().chain(&self.reads[k]) {
                 let new = Buffer { start: at, end: at, bytes: self.buffers[b].bytes };
                 let known = life.entry(b).or_insert(new);
@@ -189,31 +208,52 @@ impl Buffers {
         for ((b, _), offset) in inner.iter().zip(&arena.offsets) {
             home[*b] = Home::Arena(*offset);
         }
-        let place = |b: usize| {
-            let Needed { value, bytes, .. } = self.buffers[b];
-            PlannedBuffer { kernel: kernel[b], value, bytes, home: home[b] }
+        let places = self.places(order, &|b| home[b]);
+        let once = order.iter().map(|&k| self.once[k]).collect();
+        let (results, nominal) = (self.results(), self.nominal);
+        Memory { places, once, arena: arena.bytes, results, alive, least: alive, nominal }
+    }
+
+    /// Memory in which the buffers lie where those of larger extents do; `None` if they are others, or one is larger.
+    pub fn placed_as(&self, order: &[usize], larger: &Memory) -> Option<Memory> {
+        let mut places = self.places(order, &|_| Home::Result);
+        let fits = |(own, other): (&PlannedBuffer, &PlannedBuffer)| {
+            (own.kernel, own.value) == (other.kernel, other.value) && own.bytes <= other.bytes
         };
-        let mut places: Vec<PlannedBuffer> = (0..self.buffers.len()).map(place).collect();
-        places.sort_by_key(|p| (p.kernel, p.value));
-        let results = self.buffers.iter().filter(|b| b.kept).map(|b| arena::rounded(b.bytes));
-        Memory {
-            places,
-            once: order.iter().map(|&k| self.once[k]).collect(),
-            arena: arena.bytes,
-            results: results.fold(0, u64::saturating_add),
-            alive,
-            least: alive,
-            nominal: self.nominal,
+        let same = places.len() == larger.places.len() && !self.nominal && !larger.nominal;
+        if !same || !places.iter().zip(&larger.places).all(fits) {
+            return None;
         }
+        places.iter_mut().zip(&larger.places).for_each(|(own, other)| own.home = other.home);
+        Some(Memory { places, results: self.results(), ..larger.clone() })
+    }
+
+    /// All buffers in order of execution, each where `home` says.
+    fn places(&self, order: &[usize], home: &dyn Fn(usize) -> Home) -> Vec<PlannedBuffer> {
+        let mut out = Vec::with_capacity(self.buffers.len());
+        for (kernel, &k) in order.iter().enumerate() {
+            for &b in &self.writes[k] {
+                let Needed { value, bytes, .. } = self.buffers[b];
+                out.push(PlannedBuffer { kernel, value, bytes, home: home(b) });
+            }
+        }
+        out.sort_by_key(|p| (p.kernel, p.value));
+        out
+    }
+
+    /// Bytes of the results.
+    fn results(&self) -> u64 {
+        let results = self.buffers.iter().filter(|b| b.kept).map(|b| arena::rounded(b.bytes));
+        results.fold(0, u64::saturating_add)
     }
 }
 
-/// The dense layout of a type.
-fn dense(ty: &Type) -> Option<Layout> {
-    ty.known_shape().map(|shape| Layout::dense(&shape))
-}
-
 impl MemoryPlanner<'_> {
+    /// The dense layout of a type.
+    fn dense(&self, ty: &Type) -> Option<Layout> {
+        shape_of(ty, self.symbol).map(|shape| Layout::dense(&shape))
+    }
+
     fn kernel(&mut self, k: usize, kernel: &Kernel) {
         let fixed = |v: &Value| self.lies.get(v).is_some_and(|l| l.fixed);
         let once = kernel.inputs.iter().all(fixed);
@@ -232,7 +272,7 @@ impl MemoryPlanner<'_> {
         self.writer.extend(kernel.outputs.iter().map(|v| (*v, k)));
         if once {
             for &v in &kernel.outputs {
-                let layout = dense(self.program.ty(v));
+                let layout = self.dense(self.program.ty(v));
                 self.lies.insert(v, StoredAt { buffer: None, layout, fixed: true });
             }
             return;
@@ -263,11 +303,11 @@ impl MemoryPlanner<'_> {
     /// A buffer of its own.
     fn written(&mut self, k: usize, value: Value) -> StoredAt {
         let ty = self.program.ty(value);
-        let (bytes, nominal) = bytes(ty);
+        let (bytes, nominal) = bytes(ty, self.symbol);
         self.out.nominal |= nominal;
         self.out.buffers.push(Needed { value, bytes, kept: false });
         self.out.writes[k].push(self.out.buffers.len() - 1);
-        StoredAt { buffer: Some(self.out.buffers.len() - 1), layout: dense(ty), fixed: false }
+        StoredAt { buffer: Some(self.out.buffers.len() - 1), layout: self.dense(ty), fixed: false }
     }
 
     /// What a view shows, or a buffer where strides cannot say it.
@@ -284,17 +324,18 @@ impl MemoryPlanner<'_> {
         // A plan whose kernel shows what it computes itself is refused as faulty.
         let Some(from) = from.cloned() else { return self.written(k, v) };
         if from.fixed {
-            return StoredAt { layout: dense(&node.types[0]), ..from };
+            return StoredAt { layout: self.dense(&node.types[0]), ..from };
         }
+        let attrs: Vec<Attr> = attrs.iter().map(|a| a.bound(self.symbol)).collect();
         let known = attrs.iter().all(is_known);
-        let (Some(layout), Some(shape), true) = (&from.layout, node.types[0].known_shape(), known)
-        else {
+        let shape = shape_of(&node.types[0], self.symbol);
+        let (Some(layout), Some(shape), true) = (&from.layout, shape, known) else {
             self.out.nominal = true;
             return StoredAt { layout: None, ..from };
         };
         let view = strided_views::find(&self.library.call(*call).name);
         let is_result = kernel.outputs.contains(&v) && self.results.contains(&v);
-        match view.map(|w| strided_views::apply(w, layout, attrs, &shape)) {
+        match view.map(|w| strided_views::apply(w, layout, &attrs, &shape)) {
             Some(Viewed::Layout(layout)) if !is_result || layout.is_whole() => {
                 StoredAt { layout: Some(layout), ..from }
             }

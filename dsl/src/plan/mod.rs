@@ -6,7 +6,7 @@ mod memory;
 mod operands;
 mod validate;
 
-pub use memory::{Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
+pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
 pub use operands::{Operand, Role};
 pub use validate::{Fault, faults};
 
@@ -58,9 +58,9 @@ pub struct Plan {
 impl Plan {
     /// A plan of kernels in this order. They must come in an order in which they can run.
     pub fn new(program: Program, library: &Library, kernels: Vec<Kernel>, cost: f64) -> Plan {
-        let order: Vec<usize> = (0..kernels.len()).collect();
-        let memory = Buffers::of(&program, library, &kernels).placed(&order);
-        Plan { program, kernels, memory, cost }
+        let mut plan = Plan { program, kernels, memory: Memory::default(), cost };
+        plan.memory = plan.buffers(library, &|_| None).placed(&plan.order());
+        plan
     }
 
     /// The plan in which every application is a kernel of its own.
@@ -91,6 +91,16 @@ impl Plan {
         Plan::new(program, library, self.kernels.clone(), self.cost)
     }
 
+    /// The buffers where symbols have these values; what has others stays symbolic.
+    pub fn buffers(&self, library: &Library, symbol: Binding) -> Buffers {
+        Buffers::bound(&self.program, library, &self.kernels, symbol)
+    }
+
+    /// The kernels in the order in which they run.
+    pub fn order(&self) -> Vec<usize> {
+        (0..self.kernels.len()).collect()
+    }
+
     /// Bytes of all buffers of a run, constants and inputs aside, if the shapes are known.
     pub fn peak_bytes(&self) -> Option<u64> {
         (!self.memory.nominal).then(|| self.memory.peak())
@@ -98,7 +108,7 @@ impl Plan {
 
     /// The kernels that a run launches: all but those whose results are known before it, and views that strides can say.
     pub fn launches(&self) -> impl Iterator<Item = usize> {
-        let written = |k: usize| self.memory.written(k).next().is_some();
+        let written = |k: usize| !self.memory.written(k).is_empty();
         let launched =
             move |&k: &usize| !self.memory.once[k] && (!self.kernels[k].is_view() || written(k));
         (0..self.kernels.len()).filter(launched)

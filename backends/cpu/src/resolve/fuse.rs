@@ -1,6 +1,6 @@
 //! Fuses pointwise nodes into one launch.
 
-use super::{Location, Resolver, Storage};
+use super::{Location, Resolver};
 use crate::fused::Map;
 use crate::pointwise::{CodeBuilder, ElementSource, Fused, Ref, lower};
 use mlc_backends::BackendError;
@@ -16,7 +16,8 @@ impl Resolver<'_> {
         wanted: &[Value],
     ) -> Result<(), BackendError> {
         let Some(&last) = nodes.last() else { return Ok(()) };
-        let Some((_, shape)) = self.symbols.shape(&self.graph.program.node(last).types[0]) else {
+        let Some((_, shape)) = self.symbols.shape(&self.cx.graph.program.node(last).types[0])
+        else {
             return self.fall_back(last);
         };
         let own = |v: &Value| nodes.contains(&v.node);
@@ -50,12 +51,12 @@ impl Resolver<'_> {
         let mut refs: HashMap<Value, (Ref, DType)> = HashMap::new();
         let (mut sources, mut inputs) = (vec![], vec![]);
         if let Some(v) = held {
-            let dtype = self.graph.program.ty(v).dtype;
+            let dtype = self.cx.graph.program.ty(v).dtype;
             refs.insert(v, (code.input(dtype), dtype));
             sources.push(ElementSource::Dense(0));
         }
         for &id in nodes {
-            let node = self.graph.program.node(id);
+            let node = self.cx.graph.program.node(id);
             let NodeKind::Apply(call, attrs) = &node.kind else { return Ok(None) };
             let mut args = Vec::with_capacity(node.args.len());
             for a in &node.args {
@@ -83,7 +84,7 @@ impl Resolver<'_> {
             }
             let attrs: Vec<Attr> = attrs.iter().map(|a| self.symbols.attr(a)).collect();
             let dtype = node.types[0].dtype;
-            let call = self.library.call(*call);
+            let call = self.cx.library.call(*call);
             let Some(r) = lower::lower(&mut code, call, &attrs, &args, 0, dtype) else {
                 return Ok(None);
             };
@@ -99,11 +100,10 @@ impl Resolver<'_> {
 
     /// The number behind a constant whose elements are all one float.
     fn number(&self, place: &Location) -> Option<f64> {
-        let Storage::Const(c) = place.storage else { return None };
+        let t = place.constant()?;
         let repeated =
             place.layout.shape.iter().zip(&place.layout.strides).all(|(&d, &s)| d == 1 || s == 0);
         let number = place.dtype.is_float() || place.dtype == DType::Bool;
-        let t = &self.out.consts[c];
         (repeated && number && place.layout.offset < t.len())
             .then(|| t.get_f64(place.layout.offset))
     }

@@ -10,8 +10,8 @@ use mlc_dsl::ir::{DType, NodeId};
 impl Resolver<'_> {
     /// Launches a reduction of f32 with its prologue; false if it is none, and nothing is done then.
     pub(super) fn mapped(&mut self, anchor: NodeId, group: &Group) -> Result<bool, BackendError> {
-        let program = &self.graph.program;
-        let op = self.library.node_name(program, anchor);
+        let program = &self.cx.graph.program;
+        let op = self.cx.library.node_name(program, anchor);
         let (Some(monoid), [operand]) = (registry::monoid(&op), group.arguments.as_slice()) else {
             return Ok(false);
         };

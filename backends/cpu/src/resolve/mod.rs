@@ -11,14 +11,14 @@ use super::layout::Layout;
 use super::packed_constants::PackedConstants;
 use super::registry::{Implementation, Native};
 use super::threads::Threads;
-use super::{buffer::Buffer, half_precision};
-use bytes::Bytes;
+use super::{buffer::aligned, half_precision};
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
+use mlc_dsl::arena;
 use mlc_dsl::infer::{TypeError, infer};
-use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Home, Memory};
+use mlc_dsl::plan::{Home, Memory, PlannedBuffer};
 use mlc_dsl::strided_views::{self, Viewed};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,51 +26,10 @@ use std::sync::Arc;
 mod fuse;
 mod mapped;
 mod passes;
+mod prepared;
 
-/// What holds the elements of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Storage {
-    /// A constant.
-    Const(usize),
-    /// An input of the program.
-    Input(usize),
-    /// A buffer.
-    Temp(usize),
-}
-
-/// A value: where its elements are.
-#[derive(Clone, Debug)]
-pub struct Location {
-    /// Element type.
-    pub dtype: DType,
-    /// Where in the storage.
-    pub layout: Layout,
-    /// Whose memory.
-    pub storage: Storage,
-}
-
-/// A kernel of the plan: what is launched for it.
-pub struct PreparedKernel {
-    /// One launch after the other; the last yields the results.
-    pub passes: Vec<Pass>,
-    /// Which kernel.
-    pub kernel: usize,
-}
-
-/// One launch and what it reads and writes.
-pub struct Pass {
-    pub launch: Box<dyn Launch>,
-    /// Its inputs, those of the epilogue after its own.
-    pub inputs: Vec<Location>,
-    /// How many of them are the kernel's own.
-    pub own: usize,
-    /// The buffers it writes.
-    pub outputs: Vec<usize>,
-    /// The pointwise program applied to the result.
-    pub epilogue: Option<Epilogue>,
-    /// The operator and the imported node, for messages.
-    pub name: String,
-}
+use prepared::Occasion;
+pub use prepared::{KnownKernels, Location, Pass, PreparedKernel, Storage, TempId};
 
 /// A buffer.
 #[derive(Clone, Copy, Debug)]
@@ -82,41 +41,64 @@ pub struct Temp {
 
 /// A program with known shapes.
 pub struct Resolved {
-    /// In execution order.
-    pub steps: Vec<PreparedKernel>,
-    /// Constants, evaluated ones after those of the program.
-    pub consts: Vec<Tensor>,
-    /// The plan's buffers, in its order, and what passes hand to each other.
+    /// In execution order; those that launch nothing are left out.
+    pub steps: Vec<Arc<PreparedKernel>>,
+    /// All buffers, those of a kernel one after the other.
     pub temps: Vec<Temp>,
+    /// Where those of each kernel begin.
+    first: Vec<usize>,
     /// One per output of the program; dense.
     pub outputs: Vec<Location>,
     /// Bytes of the block that the buffers lie in.
     pub block: u64,
+    /// Bytes of what was prepared for these extents, also if it is shared with others.
+    pub bytes: u64,
+    /// What is not launched, but kept for the next time.
+    _idle: Vec<Arc<PreparedKernel>>,
+}
+
+impl Resolved {
+    /// The number of a buffer among [`temps`](Self::temps).
+    pub fn temp(&self, id: TempId) -> usize {
+        self.first[id.kernel] + id.slot
+    }
+}
+
+/// What a program is resolved with, whatever its extents.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub graph: &'a KernelGraph,
+    pub library: &'a Arc<Library>,
+    pub threads: &'a Threads,
+    pub packs: &'a PackedConstants,
+    /// What was prepared before.
+    pub known: &'a KnownKernels,
+    /// Bytes that may be taken for what is computed before a run; `None` for what the machine has free.
+    pub memory: Option<u64>,
 }
 
 /// Resolves kernels one by one.
 pub struct Resolver<'a> {
-    graph: &'a KernelGraph,
-    library: &'a Arc<Library>,
-    threads: &'a Threads,
-    packs: &'a PackedConstants,
+    cx: Surroundings<'a>,
+    plan: &'a Memory,
     symbols: SymbolBindings,
     places: HashMap<Value, Location>,
-    /// The buffers of the plan, by the kernel that writes them and the plan's value.
-    planned: HashMap<(usize, Value), usize>,
-    /// Bytes of the plan's arena.
-    arena: u64,
-    /// The plan's bytes are estimates.
-    nominal: bool,
-    /// The kernel that is resolved, and what is launched for it so far.
-    kernel: usize,
-    passes: Vec<Pass>,
-    /// Bytes of its workspace so far.
-    workspace: u64,
-    /// Bytes that it may take, and has taken, for what is computed here.
-    memory: Option<u64>,
+    /// What is prepared for the kernel that is resolved.
+    own: Draft<'a>,
+    /// Bytes taken for what is computed here.
     taken: u64,
-    out: Resolved,
+}
+
+/// A kernel that is being prepared.
+#[derive(Default)]
+struct Draft<'a> {
+    kernel: usize,
+    /// The buffers that the plan gives it.
+    planned: &'a [PlannedBuffer],
+    passes: Vec<Pass>,
+    workspace: Vec<usize>,
+    learned: Vec<(Extent, i64)>,
+    constants: u64,
 }
 
 /// A result of a pass: the value, if it has a name, its type and shape.
@@ -125,74 +107,104 @@ type Output = (Option<Value>, DType, Vec<usize>);
 impl<'a> Resolver<'a> {
     /// Resolves the whole program in the plan's memory, with the symbols that are known then. With `inputs` everything is
     /// computed at once.
-    #[allow(clippy::too_many_arguments, reason = "all that a compiled plan holds")]
     pub fn resolve(
-        graph: &'a KernelGraph,
-        library: &'a Arc<Library>,
-        threads: &'a Threads,
-        packs: &'a PackedConstants,
+        cx: Surroundings<'a>,
         symbols: SymbolBindings,
-        plan: &Memory,
+        plan: &'a Memory,
         inputs: Option<&[Tensor]>,
-        memory: Option<u64>,
     ) -> Result<(Resolved, SymbolBindings), BackendError> {
-        let temp =
-            |p: &mlc_dsl::plan::PlannedBuffer| Temp { home: p.home, bytes: p.bytes as usize };
-        let temps = plan.places.iter().map(temp).collect();
-        let named = plan.places.iter().enumerate().map(|(i, p)| ((p.kernel, p.value), i));
-        let (steps, consts, outputs) = (vec![], vec![], vec![]);
-        let out = Resolved { steps, consts, temps, outputs, block: plan.arena };
-        let mut r = Resolver {
-            graph,
-            library,
-            threads,
-            packs,
-            symbols,
-            places: HashMap::new(),
-            planned: named.collect(),
-            arena: plan.arena,
-            nominal: plan.nominal,
-            kernel: 0,
-            passes: vec![],
-            workspace: 0,
-            memory,
-            taken: 0,
-            out,
-        };
+        let (places, own) = (HashMap::new(), Draft::default());
+        let mut r = Resolver { cx, plan, symbols, places, own, taken: 0 };
         r.leaves(inputs)?;
-        for (kernel, group) in graph.groups.iter().enumerate() {
-            (r.kernel, r.workspace) = (kernel, 0);
-            r.group(group)?;
-            let passes = std::mem::take(&mut r.passes);
-            if !passes.is_empty() {
-                r.out.steps.push(PreparedKernel { passes, kernel });
-            }
+        let mut kernels = Vec::with_capacity(cx.graph.groups.len());
+        for (kernel, group) in cx.graph.groups.iter().enumerate() {
+            kernels.push(r.prepared(kernel, group, inputs.is_none())?);
         }
-        for (_, v) in &graph.program.outputs {
+        let mut outputs = vec![];
+        for (_, v) in &cx.graph.program.outputs {
             let place = r.place(*v)?.clone();
-            let constant = matches!(place.storage, Storage::Const(_));
-            let place = match place.layout.is_whole() {
-                false if constant => r.copied(&place, None, "output")?,
-                _ => place,
+            let place = match place.layout.is_whole() || place.constant().is_none() {
+                true => place,
+                false => r.copied(&place, None, "output")?,
             };
-            r.out.outputs.push(place);
+            outputs.push(place);
         }
-        Ok((r.out, r.symbols))
+        Ok((r.linked(kernels, outputs), r.symbols))
+    }
+
+    /// A kernel, prepared now or for an earlier run that was alike to it.
+    fn prepared(
+        &mut self,
+        kernel: usize,
+        group: &Group,
+        lasts: bool,
+    ) -> Result<Arc<PreparedKernel>, BackendError> {
+        let symbols: Vec<_> = group.symbols.iter().map(|s| self.symbols.get(s)).collect();
+        let planned = self.plan.written(kernel);
+        let reads = group.reads.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
+        let occasion = Occasion { symbols: &symbols, reads: &reads, planned };
+        if let Some(known) = self.cx.known.find(kernel, &occasion) {
+            self.places.extend(known.places.iter().cloned());
+            known.learned.iter().for_each(|(e, n)| self.symbols.learn(e, *n));
+            return Ok(known);
+        }
+        self.own = Draft { kernel, planned, ..Draft::default() };
+        self.group(group)?;
+        let Draft { passes, workspace, learned, constants, .. } = std::mem::take(&mut self.own);
+        let mut places = Vec::with_capacity(group.outputs.len());
+        for &v in &group.outputs {
+            places.push((v, self.place(v)?.clone()));
+        }
+        if group.lasts {
+            places.iter().filter_map(|(_, l)| l.constant()).for_each(|t| self.cx.packs.keep(t));
+        }
+        let prepared = PreparedKernel { kernel, passes, workspace, places, learned, constants };
+        let prepared = Arc::new(prepared);
+        if lasts || group.lasts {
+            // What it reads has not moved.
+            let reads =
+                group.reads.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
+            let occasion = Occasion { symbols: &symbols, reads: &reads, planned };
+            self.cx.known.add(&prepared, &occasion, group.lasts);
+        }
+        Ok(prepared)
+    }
+
+    /// Kernels with the memory that they have in the plan.
+    fn linked(&self, kernels: Vec<Arc<PreparedKernel>>, outputs: Vec<Location>) -> Resolved {
+        let (mut temps, mut first) = (vec![], Vec::with_capacity(kernels.len()));
+        let mut block = self.plan.arena;
+        for k in &kernels {
+            first.push(temps.len());
+            let planned = self.plan.written(k.kernel).iter();
+            temps.extend(planned.map(|p| Temp { home: p.home, bytes: p.bytes as usize }));
+            let mut end = self.plan.arena;
+            for &bytes in &k.workspace {
+                temps.push(Temp { home: Home::Arena(end), bytes });
+                end = end.saturating_add(arena::rounded(bytes as u64));
+            }
+            block = block.max(end);
+        }
+        let all = kernels.iter().zip(&self.cx.graph.groups);
+        let bytes =
+            all.filter(|(_, g)| !g.lasts).fold(0, |n: u64, (k, _)| n.saturating_add(k.bytes()));
+        let (steps, _idle) = kernels.into_iter().partition(|k| !k.passes.is_empty());
+        Resolved { steps, temps, first, outputs, block, bytes, _idle }
     }
 
     fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
-        for (i, node) in self.graph.program.nodes.iter().enumerate() {
+        for (i, node) in self.cx.graph.program.nodes.iter().enumerate() {
             let storage = match (&node.kind, inputs) {
-                (NodeKind::Const(c), _) => self.constant(self.graph.program.consts.get(*c).clone()),
-                (NodeKind::Input(k), Some(given)) => self.constant(given[*k as usize].clone()),
+                (NodeKind::Const(c), _) => {
+                    Storage::Const(self.cx.graph.program.consts.get(*c).clone())
+                }
+                (NodeKind::Input(k), Some(given)) => Storage::Const(given[*k as usize].clone()),
                 (NodeKind::Input(k), None) => Storage::Input(*k as usize),
                 (NodeKind::Apply(..), _) => continue,
             };
-            let (dtype, shape) = match (storage, self.symbols.shape(&node.types[0])) {
+            let (dtype, shape) = match (&storage, self.symbols.shape(&node.types[0])) {
                 (_, Some(known)) => known,
-                (Storage::Const(c), None) => {
-                    (node.types[0].dtype, self.out.consts[c].shape().to_vec())
-                }
+                (Storage::Const(t), None) => (node.types[0].dtype, t.shape().to_vec()),
                 (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
             };
             let value = Value { node: NodeId(i as u32), output: 0 };
@@ -201,10 +213,10 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Keeps a tensor, aligned for its elements.
+    /// Keeps a tensor that was computed, aligned for its elements.
     fn constant(&mut self, t: Tensor) -> Storage {
-        self.out.consts.push(aligned(t));
-        Storage::Const(self.out.consts.len() - 1)
+        self.own.constants = self.own.constants.saturating_add(t.bytes().len() as u64);
+        Storage::Const(aligned(t))
     }
 
     fn place(&self, v: Value) -> Result<&Location, BackendError> {
@@ -212,8 +224,8 @@ impl<'a> Resolver<'a> {
     }
 
     fn name(&self, node: NodeId) -> String {
-        let op = self.library.node_name(&self.graph.program, node);
-        match self.graph.program.node(node).origin.as_str() {
+        let op = self.cx.library.node_name(&self.cx.graph.program, node);
+        match self.cx.graph.program.node(node).origin.as_str() {
             "" => op,
             origin => format!("{op} ({origin})"),
         }
@@ -225,7 +237,7 @@ impl<'a> Resolver<'a> {
 
     fn group(&mut self, group: &Group) -> Result<(), BackendError> {
         let unknown = |n: &NodeId| {
-            let types = &self.graph.program.node(*n).types;
+            let types = &self.cx.graph.program.node(*n).types;
             types.iter().any(|t| self.symbols.shape(t).is_none())
         };
         if group.nodes.iter().any(unknown) {
@@ -251,7 +263,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn attrs(&self, id: NodeId) -> Vec<Attr> {
-        match &self.graph.program.node(id).kind {
+        match &self.cx.graph.program.node(id).kind {
             NodeKind::Apply(_, attrs) => attrs.iter().map(|a| self.symbols.attr(a)).collect(),
             NodeKind::Input(_) | NodeKind::Const(_) => vec![],
         }
@@ -259,7 +271,7 @@ impl<'a> Resolver<'a> {
 
     /// The results of a node, if their shapes are known.
     fn results(&self, id: NodeId) -> Option<Vec<Output>> {
-        let types = self.graph.program.node(id).types.iter().zip(0..);
+        let types = self.cx.graph.program.node(id).types.iter().zip(0..);
         let result = |(ty, output)| {
             let (dtype, shape) = self.symbols.shape(ty)?;
             Some((Some(Value { node: id, output }), dtype, shape))
@@ -269,19 +281,19 @@ impl<'a> Resolver<'a> {
 
     /// True if something reads a value of a kernel: another one, or what follows in it.
     fn is_read(&self, v: Value, group: &Group) -> bool {
-        let program = &self.graph.program;
+        let program = &self.cx.graph.program;
         let follows = |n: &NodeId| program.node(*n).args.contains(&v);
         group.outputs.contains(&v) || group.epilogue.iter().any(follows)
     }
 
     /// True if the node is a new layout (or a copy) of its argument.
     fn view(&mut self, id: NodeId, group: &Group) -> Result<bool, BackendError> {
-        let node = self.graph.program.node(id);
+        let node = self.cx.graph.program.node(id);
         let value = Value { node: id, output: 0 };
         let (NodeKind::Apply(call, _), [arg]) = (&node.kind, node.args.as_slice()) else {
             return Ok(false);
         };
-        let Some(view) = strided_views::find(&self.library.call(*call).name) else {
+        let Some(view) = strided_views::find(&self.cx.library.call(*call).name) else {
             return Ok(false);
         };
         let Some((_, shape)) = self.symbols.shape(&node.types[0]) else { return Ok(false) };
@@ -290,7 +302,7 @@ impl<'a> Resolver<'a> {
             Viewed::Layout(layout) => {
                 let seen = Location { layout, ..from };
                 let named = group.named.get(&value);
-                match named.is_some_and(|v| self.planned.contains_key(&(self.kernel, *v))) {
+                match named.is_some_and(|v| self.own.planned.iter().any(|p| p.value == *v)) {
                     true => self.copied(&seen, Some(value), &self.name(id))?,
                     false => seen,
                 }
@@ -338,7 +350,7 @@ impl<'a> Resolver<'a> {
         self.pointwise(&group.prologue, &wanted)?;
         let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
         self.admitted(anchor, &group.arguments)?;
-        let op = self.library.node_name(&self.graph.program, anchor);
+        let op = self.cx.library.node_name(&self.cx.graph.program, anchor);
         let made = match native.maker(&op) {
             Some(maker) => {
                 let read: Vec<bool> =
@@ -360,7 +372,7 @@ impl<'a> Resolver<'a> {
 
     /// An error if an operator does not admit the extents that symbols stand for: its code relies on what the declaration demands.
     fn admitted(&self, id: NodeId, args: &[Value]) -> Result<(), BackendError> {
-        let program = &self.graph.program;
+        let program = &self.cx.graph.program;
         let node = program.node(id);
         let NodeKind::Apply(call, _) = node.kind else { return Ok(()) };
         // A chain of an associative operator has the operands of all its parts.
@@ -371,7 +383,7 @@ impl<'a> Resolver<'a> {
             args.iter().map(|a| self.place(*a).map(|p| Type::known(p.dtype, &p.layout.shape)));
         let types: Vec<Type> = types.collect::<Result<_, _>>()?;
         let attrs: Vec<Option<Attr>> = self.attrs(id).into_iter().map(Some).collect();
-        let found = infer(self.library.call(call), &types.iter().collect::<Vec<_>>(), &attrs);
+        let found = infer(self.cx.library.call(call), &types.iter().collect::<Vec<_>>(), &attrs);
         let reason =
             |e: TypeError| BackendError::Operator { op: self.name(id), reason: e.to_string() };
         found.map(drop).map_err(reason)
@@ -389,7 +401,7 @@ impl<'a> Resolver<'a> {
         let name = self.name(anchor);
         let result = Value { node: anchor, output: 0 };
         let shape = &outputs[0].2;
-        let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
+        let constant = args.iter().all(|a| a.constant().is_some());
         if launch.takes_epilogue()
             && !group.epilogue.is_empty()
             && !constant
@@ -475,22 +487,16 @@ impl<'a> Resolver<'a> {
         outputs: &'s [(DType, Vec<usize>)],
         read: &'s [bool],
     ) -> LaunchSite<'s> {
-        LaunchSite { attrs, args, outputs, read, packs: self.packs }
+        LaunchSite { attrs, args, outputs, read, packs: self.cx.packs }
     }
 
     fn operands(&self, places: &[Location]) -> Vec<LaunchOperand> {
-        let constant = |p: &Location| match p.storage {
-            Storage::Const(c) => Some(self.out.consts[c].clone()),
-            Storage::Input(_) | Storage::Temp(_) => None,
+        let operand = |p: &Location| LaunchOperand {
+            dtype: p.dtype,
+            layout: p.layout.clone(),
+            constant: p.constant().cloned(),
         };
-        places
-            .iter()
-            .map(|p| LaunchOperand {
-                dtype: p.dtype,
-                layout: p.layout.clone(),
-                constant: constant(p),
-            })
-            .collect()
+        places.iter().map(operand).collect()
     }
 }
 
@@ -509,17 +515,3 @@ pub fn room(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
 
 /// What the error of [`Resolver::fall_back`] says when shapes depend on data.
 pub const NEEDS_DATA: &str = "shapes that depend on data before the data is there";
-
-/// True if a tensor's bytes can be read as its elements.
-pub fn is_aligned(t: &Tensor) -> bool {
-    (t.bytes().as_ptr() as usize).is_multiple_of(t.dtype().size())
-}
-
-/// The tensor, copied if its elements are not aligned.
-pub fn aligned(t: Tensor) -> Tensor {
-    if is_aligned(&t) {
-        return t;
-    }
-    let bytes = Bytes::from_owner(Buffer::copy_of(t.bytes()));
-    Tensor::new(t.dtype(), t.shape().to_vec(), bytes).unwrap_or(t)
-}

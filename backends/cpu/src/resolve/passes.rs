@@ -1,6 +1,6 @@
 //! Passes: one launch with what it reads and writes, or its results if it depends only on constants.
 
-use super::{Location, NEEDS_DATA, Output, Pass, Resolver, Storage, Temp, room};
+use super::{Location, NEEDS_DATA, Output, Pass, Resolver, Storage, TempId, room};
 use crate::buffer::Buffer;
 use crate::fallback;
 use crate::graph::broken;
@@ -10,14 +10,12 @@ use crate::lines::Lines;
 use crate::meaning::Meaning;
 use bytes::Bytes;
 use mlc_backends::BackendError;
-use mlc_dsl::arena;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
-use mlc_dsl::plan::Home;
 
 impl Resolver<'_> {
     /// A node by the reference interpreter, which also finds shapes that are not known.
     pub(super) fn fall_back(&mut self, id: NodeId) -> Result<(), BackendError> {
-        let node = self.graph.program.node(id);
+        let node = self.cx.graph.program.node(id);
         let args: Vec<Location> =
             node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
         let outputs = self.results(id);
@@ -25,9 +23,14 @@ impl Resolver<'_> {
         let own = args.iter().map(|p| count(&p.layout.shape));
         let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.2));
         let elements = own.chain(made).fold(0, u64::saturating_add);
-        let program = &self.graph.program;
-        let launch =
-            fallback::ReferenceFallback::new(elements, program, id, &self.symbols, self.library)?;
+        let program = &self.cx.graph.program;
+        let launch = fallback::ReferenceFallback::new(
+            elements,
+            program,
+            id,
+            &self.symbols,
+            self.cx.library,
+        )?;
         let name = self.name(id);
         if let Some(outputs) = outputs {
             let launch: Box<dyn Launch> = match moved(&launch, &args, &outputs) {
@@ -45,6 +48,7 @@ impl Resolver<'_> {
         for (output, t) in results.into_iter().enumerate() {
             for (e, &d) in node.types[output].shape.iter().zip(t.shape()) {
                 self.symbols.learn(e, d as i64);
+                self.own.learned.push((e.clone(), d as i64));
             }
             let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
             let storage = self.constant(t);
@@ -62,13 +66,13 @@ impl Resolver<'_> {
         args: &[Location],
         outputs: &[Output],
     ) -> Box<dyn Launch> {
-        let NodeKind::Apply(call, _) = &self.graph.program.node(id).kind else {
+        let NodeKind::Apply(call, _) = &self.cx.graph.program.node(id).kind else {
             return Box::new(interpreter);
         };
         let attrs: Vec<_> = self.attrs(id).into_iter().map(Some).collect();
         let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.clone())).collect();
         let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.clone())).collect();
-        let callable = self.library.call(*call);
+        let callable = self.cx.library.call(*call);
         match Meaning::new(callable, &attrs, &args, &outputs, interpreter) {
             Ok(meaning) => Box::new(meaning),
             Err(interpreter) => Box::new(interpreter),
@@ -77,24 +81,19 @@ impl Resolver<'_> {
 
     /// The arguments as arrays, if all are constant.
     fn constants<'s>(&'s self, args: &'s [Location]) -> Option<Vec<Array<'s>>> {
-        args.iter()
-            .map(|p| match p.storage {
-                Storage::Const(c) => Some(Array {
-                    dtype: p.dtype,
-                    layout: &p.layout,
-                    bytes: self.out.consts[c].bytes(),
-                }),
-                Storage::Input(_) | Storage::Temp(_) => None,
-            })
-            .collect()
+        let array = |p: &'s Location| {
+            let bytes = p.constant()?.bytes();
+            Some(Array { dtype: p.dtype, layout: &p.layout, bytes })
+        };
+        args.iter().map(array).collect()
     }
 
     /// Counts bytes that are allocated now.
     fn take(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
         self.taken = self.taken.saturating_add(bytes);
         // What is taken is missing from what the machine has free.
-        let needed = if self.memory.is_some() { self.taken } else { bytes };
-        room(needed, self.memory).map_err(|limit| BackendError::Memory {
+        let needed = if self.cx.memory.is_some() { self.taken } else { bytes };
+        room(needed, self.cx.memory).map_err(|limit| BackendError::Memory {
             op: name.into(),
             what: "its results, computed before the run,".into(),
             bytes: needed,
@@ -103,21 +102,20 @@ impl Resolver<'_> {
     }
 
     /// The buffer of a result: the plan's, or one of the kernel's workspace.
-    fn buffer(&mut self, value: Option<Value>, bytes: usize) -> Result<usize, BackendError> {
-        let named = &self.graph.groups[self.kernel].named;
+    fn buffer(&mut self, value: Option<Value>, bytes: usize) -> Result<TempId, BackendError> {
+        let kernel = self.own.kernel;
+        let named = &self.cx.graph.groups[kernel].named;
         let planned = value.and_then(|v| named.get(&v));
-        if let Some(&t) = planned.and_then(|v| self.planned.get(&(self.kernel, *v))) {
+        let slot = planned.and_then(|v| self.own.planned.iter().position(|p| p.value == *v));
+        if let Some(slot) = slot {
             // With extents that only constants decide, this is not the last try.
-            return match self.out.temps[t].bytes == bytes || self.nominal {
-                true => Ok(t),
+            return match self.own.planned[slot].bytes == bytes as u64 || self.plan.nominal {
+                true => Ok(TempId { kernel, slot }),
                 false => Err(broken("a buffer has not the size of its value")),
             };
         }
-        let home = Home::Arena(self.arena.saturating_add(self.workspace));
-        self.workspace = self.workspace.saturating_add(arena::rounded(bytes as u64));
-        self.out.block = self.out.block.max(self.arena.saturating_add(self.workspace));
-        self.out.temps.push(Temp { home, bytes });
-        Ok(self.out.temps.len() - 1)
+        self.own.workspace.push(bytes);
+        Ok(TempId { kernel, slot: self.own.planned.len() + self.own.workspace.len() - 1 })
     }
 
     /// Adds a pass to the kernel, or runs it now if it reads only constants.
@@ -154,7 +152,7 @@ impl Resolver<'_> {
             places.push(place(Storage::Temp(t), o));
         }
         let name = name.to_string();
-        self.passes.push(Pass { launch, inputs, own, outputs: written, epilogue, name });
+        self.own.passes.push(Pass { launch, inputs, own, outputs: written, epilogue, name });
         Ok(places)
     }
 
@@ -171,7 +169,7 @@ impl Resolver<'_> {
         let arrays = self.constants(inputs).unwrap_or_default();
         let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
         let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
-        let cx = Context { threads: self.threads, epilogue: None };
+        let cx = Context { threads: self.cx.threads, epilogue: None };
         launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
         let tensor = |(b, (_, dtype, shape)): (Buffer, &Output)| {
             Tensor::new(*dtype, shape.clone(), Bytes::from_owner(b))
@@ -199,7 +197,7 @@ fn moved(
 ) -> Option<Lines> {
     let ([x], [(_, dtype, shape)]) = (args, outputs) else { return None };
     let usable = x.layout.is_dense() && x.dtype == *dtype && *dtype != DType::Str;
-    let constant = matches!(x.storage, Storage::Const(_));
+    let constant = x.constant().is_some();
     if !usable || constant {
         return None;
     }

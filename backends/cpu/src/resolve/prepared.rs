@@ -1,0 +1,176 @@
+//! What is launched for a kernel, and when that can be launched again: a kernel is prepared for what it reads and the values of the symbols that
+//! occur in it, whatever the extents of the rest of the program.
+
+use crate::launch::{Epilogue, Launch};
+use crate::layout::Layout;
+use mlc_dsl::ir::{DType, Extent, Tensor, Value};
+use mlc_dsl::plan::PlannedBuffer;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What holds the elements of a value.
+#[derive(Clone)]
+pub enum Storage {
+    /// A constant.
+    Const(Tensor),
+    /// An input of the program.
+    Input(usize),
+    /// A buffer.
+    Temp(TempId),
+}
+
+/// A buffer: one of those that a kernel writes, the plan's in their order, then its workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TempId {
+    pub kernel: usize,
+    pub slot: usize,
+}
+
+impl PartialEq for Storage {
+    /// Two constants are one if they are the same memory.
+    fn eq(&self, other: &Storage) -> bool {
+        match (self, other) {
+            (Storage::Const(a), Storage::Const(b)) => {
+                let (x, y) = (a.bytes(), b.bytes());
+                x.as_ptr() == y.as_ptr() && x.len() == y.len() && a.shape() == b.shape()
+            }
+            (Storage::Input(a), Storage::Input(b)) => a == b,
+            (Storage::Temp(a), Storage::Temp(b)) => a == b,
+            (Storage::Const(_) | Storage::Input(_) | Storage::Temp(_), _) => false,
+        }
+    }
+}
+
+/// A value: where its elements are.
+#[derive(Clone, PartialEq)]
+pub struct Location {
+    /// Element type.
+    pub dtype: DType,
+    /// Where in the storage.
+    pub layout: Layout,
+    /// Whose memory.
+    pub storage: Storage,
+}
+
+impl Location {
+    /// The elements, if they are constant.
+    pub fn constant(&self) -> Option<&Tensor> {
+        match &self.storage {
+            Storage::Const(t) => Some(t),
+            Storage::Input(_) | Storage::Temp(_) => None,
+        }
+    }
+}
+
+/// One launch and what it reads and writes.
+pub struct Pass {
+    pub launch: Box<dyn Launch>,
+    /// Its inputs, those of the epilogue after its own.
+    pub inputs: Vec<Location>,
+    /// How many of them are the kernel's own.
+    pub own: usize,
+    /// The buffers it writes.
+    pub outputs: Vec<TempId>,
+    /// The pointwise program applied to the result.
+    pub epilogue: Option<Epilogue>,
+    /// The operator and the imported node, for messages.
+    pub name: String,
+}
+
+/// A kernel of the plan: what is launched for it.
+pub struct PreparedKernel {
+    /// Which kernel.
+    pub kernel: usize,
+    /// One launch after the other; the last yields the results. None if all is known.
+    pub passes: Vec<Pass>,
+    /// The bytes of buffers that the passes hand to each other, one behind the other.
+    pub workspace: Vec<usize>,
+    /// What other kernels may read.
+    pub places: Vec<(Value, Location)>,
+    /// Extents that constants decide.
+    pub learned: Vec<(Extent, i64)>,
+    /// Bytes of the constants that were computed for it.
+    pub constants: u64,
+}
+
+/// Bytes that a pass takes, about.
+const PASS: u64 = 1 << 10;
+
+impl PreparedKernel {
+    /// Bytes that it holds, about.
+    pub fn bytes(&self) -> u64 {
+        self.constants.saturating_add(PASS * self.passes.len() as u64)
+    }
+}
+
+/// What a kernel is prepared for.
+pub struct Occasion<'a> {
+    /// The values of the symbols that occur in it.
+    pub symbols: &'a [Option<i64>],
+    /// Where what it reads lies.
+    pub reads: &'a [&'a Location],
+    /// The buffers that it has.
+    pub planned: &'a [PlannedBuffer],
+}
+
+/// An [`Occasion`] that is kept.
+struct Key {
+    symbols: Vec<Option<i64>>,
+    reads: Vec<Location>,
+    planned: Vec<(Value, u64)>,
+}
+
+/// A buffer as far as a kernel goes by it: where it is in memory is no matter.
+fn of_buffer(b: &PlannedBuffer) -> (Value, u64) {
+    (b.value, b.bytes)
+}
+
+impl Occasion<'_> {
+    fn is(&self, key: &Key) -> bool {
+        self.symbols == key.symbols
+            && self.planned.iter().map(of_buffer).eq(key.planned.iter().copied())
+            && self.reads.iter().copied().eq(key.reads.iter())
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            symbols: self.symbols.to_vec(),
+            reads: self.reads.iter().map(|l| (*l).clone()).collect(),
+            planned: self.planned.iter().map(of_buffer).collect(),
+        }
+    }
+}
+
+/// The prepared kernels of a program that are still in use, by what they were prepared for; also those that are the same in all runs.
+#[derive(Default)]
+pub struct KnownKernels(Mutex<Vec<Vec<Known>>>);
+
+struct Known {
+    key: Key,
+    prepared: Weak<PreparedKernel>,
+    /// The same, if it is kept whether or not something uses it.
+    _kept: Option<Arc<PreparedKernel>>,
+}
+
+impl KnownKernels {
+    /// The kernel as it was prepared for the like.
+    pub fn find(&self, kernel: usize, occasion: &Occasion<'_>) -> Option<Arc<PreparedKernel>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.get(kernel)?.iter().rev();
+        own.filter(|known| occasion.is(&known.key)).find_map(|known| known.prepared.upgrade())
+    }
+
+    /// Notes how a kernel was prepared, for as long as something uses it or, if it `lasts`, for good.
+    pub fn add(&self, prepared: &Arc<PreparedKernel>, occasion: &Occasion<'_>, lasts: bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= prepared.kernel {
+            all.resize_with(prepared.kernel + 1, Vec::new);
+        }
+        let own = &mut all[prepared.kernel];
+        own.retain(|known| known.prepared.strong_count() > 0);
+        own.push(Known {
+            key: occasion.key(),
+            prepared: Arc::downgrade(prepared),
+            _kept: lasts.then(|| prepared.clone()),
+        });
+    }
+}

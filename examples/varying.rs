@@ -1,0 +1,80 @@
+//! Runs a model at extents that vary: `cargo run --release --example varying -- MODEL.onnx THREADS [--as-read]`, then a line for each run such as
+//! `input_ids=1,7 attention_mask=1,7`. Answers each by a line: seconds, the bytes of memory that the process has, the sum of all numbers of
+//! the outputs.
+
+use mlc_rewrite::ndarray::{ArrayD, IxDyn};
+use mlc_rewrite::{AnyArray, DType, Device, Error, Model, Optimizer, Session};
+use std::io::{BufRead, Write};
+use std::time::Instant;
+
+/// An array that any runtime can be given: ones of integers and truth values, sixteenths of real numbers.
+pub fn filled(dtype: DType, shape: &[usize]) -> AnyArray {
+    let shape = IxDyn(shape);
+    match dtype {
+        DType::I64 => ArrayD::<i64>::ones(shape).into(),
+        DType::I32 => ArrayD::<i32>::ones(shape).into(),
+        DType::Bool => ArrayD::from_elem(shape, true).into(),
+        _ => {
+            let mut at = 0u16;
+            let next = || {
+                at = (at + 1) % 17;
+                (f32::from(at) - 8.0) / 16.0
+            };
+            ArrayD::<f32>::from_shape_simple_fn(shape, next).into()
+        }
+    }
+}
+
+/// The inputs that a line asks for: `NAME=EXTENTS` each.
+///
+/// # Errors
+/// The model has no input of a name, or an extent is no number; says which.
+pub fn asked(session: &Session, line: &str) -> Result<Vec<(String, AnyArray)>, String> {
+    let one = |word: &str| {
+        let wrong = || format!("`{word}` is not NAME=EXTENTS of an input");
+        let (name, extents) = word.split_once('=').ok_or_else(wrong)?;
+        let input = session.inputs().iter().find(|i| i.name() == name).ok_or_else(wrong)?;
+        let extents = extents.split(',').filter(|n| !n.is_empty()).map(str::parse);
+        let shape: Vec<usize> = extents.collect::<Result<_, _>>().map_err(|_| wrong())?;
+        Ok((name.to_string(), filled(input.dtype(), &shape)))
+    };
+    line.split_whitespace().map(one).collect()
+}
+
+/// Runs once; the seconds and the sum of the outputs.
+///
+/// # Errors
+/// The inputs do not fit the model, or a run fails.
+pub fn run(session: &Session, inputs: &[(String, AnyArray)]) -> Result<(f64, f64), Error> {
+    let start = Instant::now();
+    let outputs = session.run(inputs.iter().map(|(name, array)| (name, array)))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let floats = outputs.iter().filter_map(|(name, _)| outputs.array::<f32>(name).ok());
+    Ok((seconds, floats.map(|a| a.iter().map(|v| f64::from(*v)).sum::<f64>()).sum()))
+}
+
+/// Bytes of memory of this process; none where the system does not say.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    pages.split_whitespace().nth(1).and_then(|n| n.parse().ok()).map_or(0, |n: u64| n * 4096)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [path, threads, more @ ..] = args.as_slice() else {
+        return Err("give MODEL.onnx, THREADS and perhaps --as-read".into());
+    };
+    let threads = threads.parse()?;
+    let model = Model::read(path)?;
+    let session = match more {
+        [flag] if flag == "--as-read" => model.session_on(&Device::cpu().threads(threads))?,
+        _ => Optimizer::new().threads(threads).optimize(&model)?.session()?,
+    };
+    println!("ready {}", resident());
+    for line in std::io::stdin().lock().lines() {
+        let (seconds, sum) = run(&session, &asked(&session, &line?)?)?;
+        println!("{seconds} {} {sum}", resident());
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
