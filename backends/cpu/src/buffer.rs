@@ -162,29 +162,63 @@ impl AsRef<[u8]> for Buffer {
 pub struct BufferPool {
     free: Mutex<Vec<Buffer>>,
     bytes: AtomicUsize,
+    /// Bytes that free buffers may have: the results of the largest run so far, and as many again.
+    most: AtomicUsize,
+    /// Results may be of other sizes in the next run.
+    varies: bool,
 }
 
-/// Most buffers that a pool keeps.
-const POOLED: usize = 32;
+/// The capacity of a new buffer: an eighth more than is asked for at most, so that it holds the results of the next run, too, if these grow
+/// step by step.
+fn roomy(len: usize) -> usize {
+    let step = 1 << len.max(1).ilog2().saturating_sub(3);
+    len.checked_next_multiple_of(step).unwrap_or(len)
+}
 
 impl BufferPool {
+    /// Of a plan whose results are always of the same sizes, or `varies`.
+    pub fn new(varies: bool) -> BufferPool {
+        BufferPool { varies, ..BufferPool::default() }
+    }
+
+    /// A run whose results have so many bytes.
+    pub fn expect(&self, bytes: usize) {
+        self.most.fetch_max(2 * roomy(bytes), Ordering::Relaxed);
+    }
+
     /// A buffer of `len` bytes with arbitrary contents.
     pub fn take(self: &Arc<BufferPool>, len: usize) -> Lease {
         let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
         // Capacities are whole lines: a result of a few bytes fits a line.
         let most = 2 * len.next_multiple_of(size_of::<Line>());
         let fits = free.iter().position(|b| b.capacity() >= len && b.capacity() <= most);
-        let mut buffer = fits.map_or_else(Buffer::default, |i| free.remove(i));
+        let known = fits.map(|i| free.remove(i));
         drop(free);
-        let before = buffer.capacity();
+        let mut buffer = known.unwrap_or_else(|| {
+            let new = Buffer::new(if self.varies { roomy(len) } else { len });
+            self.bytes.fetch_add(new.capacity(), Ordering::Relaxed);
+            new
+        });
         buffer.resize(len);
-        self.bytes.fetch_add(buffer.capacity() - before, Ordering::Relaxed);
         Lease { buffer, home: Arc::downgrade(self) }
     }
 
     /// Bytes of all its buffers, lent or not.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a buffer; the oldest go where they have too many bytes together, as the next runs may be of other extents.
+    fn put(&self, buffer: Buffer) {
+        let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        free.push(buffer);
+        let mut held: usize = free.iter().map(Buffer::capacity).sum();
+        let most = self.most.load(Ordering::Relaxed);
+        while held > most && free.len() > 1 {
+            let oldest = free.remove(0).capacity();
+            self.bytes.fetch_sub(oldest, Ordering::Relaxed);
+            held -= oldest;
+        }
     }
 }
 
@@ -214,13 +248,7 @@ impl AsRef<[u8]> for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
-            let mut free = home.free.lock().unwrap_or_else(|e| e.into_inner());
-            free.push(std::mem::take(&mut self.buffer));
-            if free.len() > POOLED {
-                // The oldest: the next runs may be of other extents.
-                let oldest = free.remove(0);
-                home.bytes.fetch_sub(oldest.capacity(), Ordering::Relaxed);
-            }
+            home.put(std::mem::take(&mut self.buffer));
         }
     }
 }

@@ -101,7 +101,7 @@ impl CompiledPlan {
             ready: Mutex::default(),
             placed: Mutex::default(),
             free: Mutex::default(),
-            results: Arc::default(),
+            results: Arc::new(BufferPool::new(!fixed)),
         };
         if fixed {
             match compiled.ready(&SymbolBindings::default()) {
@@ -323,6 +323,7 @@ impl Ready {
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
+        pool.expect(usize::try_from(results).unwrap_or(usize::MAX / 4));
         Ok(Ready { resolved, parts, results: pool })
     }
 

@@ -11,6 +11,8 @@ mod linear;
 
 pub use linear::Linear;
 
+use itertools::{EitherOrBoth, Itertools};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Add, Mul, Neg, Sub};
 use std::sync::Arc;
@@ -112,10 +114,60 @@ impl Extent {
 
     /// The monomials with their coefficients, sorted; none for zero, nor for what is too large.
     pub fn terms(&self) -> Vec<(Monomial, i64)> {
+        self.as_terms().into_owned()
+    }
+
+    /// The same, where they are.
+    fn as_terms(&self) -> Cow<'_, [(Monomial, i64)]> {
         match &self.0 {
-            Repr::Known(0) | Repr::TooLarge => vec![],
-            Repr::Known(v) => vec![(vec![], *v)],
-            Repr::Poly(p, _) => p.as_ref().clone(),
+            Repr::Known(0) | Repr::TooLarge => Cow::Borrowed(&[]),
+            Repr::Known(v) => Cow::Owned(vec![(vec![], *v)]),
+            Repr::Poly(p, _) => Cow::Borrowed(p),
+        }
+    }
+
+    /// The sum of this and a multiple of another.
+    fn plus(&self, factor: i64, other: &Extent) -> Extent {
+        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
+            return Extent::from(a.wrapping_add(factor.wrapping_mul(b)));
+        }
+        if self.is_too_large() || other.is_too_large() {
+            return Extent::too_large();
+        }
+        if other.is(0) {
+            return self.clone();
+        }
+        let scaled = |(m, c): &(Monomial, i64)| (m.clone(), c.wrapping_mul(factor));
+        let (a, b) = (self.as_terms(), other.as_terms());
+        let mut sum = Vec::with_capacity(a.len() + b.len());
+        let mut weight = 0u64;
+        for both in a.iter().merge_join_by(b.iter(), |a, b| a.0.cmp(&b.0)) {
+            let term = match both {
+                EitherOrBoth::Left(a) => a.clone(),
+                EitherOrBoth::Right(b) => scaled(b),
+                EitherOrBoth::Both((m, c), (_, d)) => {
+                    (m.clone(), c.wrapping_add(factor.wrapping_mul(*d)))
+                }
+            };
+            weight = weight.saturating_add(monomial_weight(&term.0));
+            sum.push(term);
+        }
+        if weight > WEIGHT {
+            return Extent::too_large();
+        }
+        Extent::of_sorted(sum)
+    }
+
+    /// The sum of different monomials, sorted.
+    fn of_sorted(mut terms: Vec<(Monomial, i64)>) -> Extent {
+        terms.retain(|(_, c)| *c != 0);
+        match terms.as_slice() {
+            [] => Extent::from(0),
+            [(m, c)] if m.is_empty() => Extent::from(*c),
+            _ => {
+                let weight = terms.iter().map(|(m, _)| monomial_weight(m)).sum();
+                Extent(Repr::Poly(Arc::new(terms), weight))
+            }
         }
     }
 
@@ -133,13 +185,7 @@ impl Extent {
                 return Extent::too_large();
             }
         }
-        sum.retain(|_, c| *c != 0);
-        let weight = sum.keys().map(monomial_weight).sum();
-        match sum.len() {
-            0 => Extent::from(0),
-            1 if sum.contains_key(&Vec::new()) => Extent::from(sum[&Vec::new()]),
-            _ => Extent(Repr::Poly(Arc::new(sum.into_iter().collect()), weight)),
-        }
+        Extent::of_sorted(sum.into_iter().collect())
     }
 
     /// The quotient if the division leaves no remainder for every value of the symbols.
@@ -282,17 +328,17 @@ impl Extent {
 
     /// The value where `symbol` gives each symbol's; `None` if one is missing, or 64 bits do not hold it.
     pub fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
-        match &self.0 {
+        let terms = match &self.0 {
             Repr::Known(v) => return Some(*v),
             Repr::TooLarge => return None,
-            Repr::Poly(..) => {}
-        }
+            Repr::Poly(terms, _) => terms,
+        };
         let mut sum = 0i64;
-        for (m, c) in self.terms() {
-            let mut product = c;
+        for (m, c) in terms.iter() {
+            let mut product = *c;
             for (a, power) in m {
                 let v = a.eval(symbol)?;
-                product = product.checked_mul(v.checked_pow(power)?)?;
+                product = product.checked_mul(v.checked_pow(*power)?)?;
             }
             sum = sum.checked_add(product)?;
         }
@@ -301,15 +347,13 @@ impl Extent {
 
     /// The extent with every symbol replaced by what `symbol` gives, if it gives something.
     pub fn substitute(&self, symbol: &dyn Fn(&str) -> Option<Extent>) -> Extent {
-        if !matches!(self.0, Repr::Poly(..)) {
-            return self.clone();
-        }
+        let Repr::Poly(terms, _) = &self.0 else { return self.clone() };
         let mut sum = Extent::from(0);
-        for (m, c) in self.terms() {
-            let mut product = Extent::from(c);
+        for (m, c) in terms.iter() {
+            let mut product = Extent::from(*c);
             for (a, power) in m {
                 let v = a.substitute(symbol);
-                for _ in 0..power {
+                for _ in 0..*power {
                     product = &product * &v;
                 }
             }
@@ -329,10 +373,10 @@ impl Extent {
     /// The names of all symbols, each once, sorted.
     pub fn symbols(&self) -> Vec<Arc<str>> {
         let mut out = Vec::new();
-        for (m, _) in self.terms() {
+        for (m, _) in self.as_terms().iter() {
             for (a, _) in m {
                 match a {
-                    Atom::Sym(s) => out.push(s),
+                    Atom::Sym(s) => out.push(s.clone()),
                     Atom::Div(a, b) | Atom::Mod(a, b) => {
                         out.extend(a.symbols());
                         out.extend(b.symbols());
@@ -433,47 +477,34 @@ fn divide_monomial(m: &Monomial, by: &Monomial) -> Option<Monomial> {
 }
 
 fn multiply_monomials(a: &Monomial, b: &Monomial) -> Monomial {
-    let mut out: BTreeMap<Atom, u32> = a.iter().cloned().collect();
-    for (atom, power) in b {
-        let sum = out.entry(atom.clone()).or_insert(0);
-        *sum = sum.saturating_add(*power);
-    }
-    out.into_iter().collect()
+    let product = |both: EitherOrBoth<&(Atom, u32), &(Atom, u32)>| match both {
+        EitherOrBoth::Left(one) | EitherOrBoth::Right(one) => one.clone(),
+        EitherOrBoth::Both((atom, p), (_, q)) => (atom.clone(), p.saturating_add(*q)),
+    };
+    a.iter().merge_join_by(b, |a, b| a.0.cmp(&b.0)).map(product).collect()
 }
 
 impl Add for &Extent {
     type Output = Extent;
     fn add(self, other: &Extent) -> Extent {
-        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
-            return Extent::from(a.wrapping_add(b));
+        match self.is(0) {
+            true => other.clone(),
+            false => self.plus(1, other),
         }
-        if self.is_too_large() || other.is_too_large() {
-            return Extent::too_large();
-        }
-        Extent::from_terms(self.terms().into_iter().chain(other.terms()))
     }
 }
 
 impl Neg for &Extent {
     type Output = Extent;
     fn neg(self) -> Extent {
-        if let Some(v) = self.as_const() {
-            return Extent::from(v.wrapping_neg());
-        }
-        if self.is_too_large() {
-            return Extent::too_large();
-        }
-        Extent::from_terms(self.terms().into_iter().map(|(m, c)| (m, c.wrapping_neg())))
+        Extent::from(0).plus(-1, self)
     }
 }
 
 impl Sub for &Extent {
     type Output = Extent;
     fn sub(self, other: &Extent) -> Extent {
-        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
-            return Extent::from(a.wrapping_sub(b));
-        }
-        self + &(-other)
+        self.plus(-1, other)
     }
 }
 
@@ -486,7 +517,13 @@ impl Mul for &Extent {
         if self.is_too_large() || other.is_too_large() {
             return Extent::too_large();
         }
-        let (a, b) = (self.terms(), other.terms());
+        if self.is(1) {
+            return other.clone();
+        }
+        if other.is(1) {
+            return self.clone();
+        }
+        let (a, b) = (self.as_terms(), other.as_terms());
         Extent::from_terms(a.iter().flat_map(|(m, c)| {
             b.iter().map(move |(n, d)| (multiply_monomials(m, n), c.wrapping_mul(*d)))
         }))

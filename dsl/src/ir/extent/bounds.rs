@@ -51,10 +51,11 @@ impl Extent {
 
     /// The positive parts of the polynomial, and those within them and within quotients.
     pub fn all_positive_parts(&self) -> Vec<Extent> {
-        let atoms = self.terms().into_iter().flat_map(|(m, _)| m).map(|(atom, _)| atom);
+        let terms = self.as_terms();
+        let atoms = terms.iter().flat_map(|(m, _)| m).map(|(atom, _)| atom);
         let parts = atoms.flat_map(|atom| match atom {
             Atom::Sym(_) => vec![],
-            Atom::Positive(e) => [e.all_positive_parts(), vec![e]].concat(),
+            Atom::Positive(e) => [e.all_positive_parts(), vec![e.clone()]].concat(),
             Atom::Div(a, b) | Atom::Mod(a, b) => {
                 [a.all_positive_parts(), b.all_positive_parts()].concat()
             }
@@ -66,10 +67,10 @@ impl Extent {
     /// What the polynomial takes the positive parts of, those within others and within quotients left out.
     pub fn positive_parts(&self) -> Vec<Extent> {
         let mut parts: Vec<Extent> = Vec::new();
-        for (m, _) in self.terms() {
+        for (m, _) in self.as_terms().iter() {
             for (atom, _) in m {
                 match atom {
-                    Atom::Positive(e) if !parts.contains(&e) => parts.push(e),
+                    Atom::Positive(e) if !parts.contains(e) => parts.push(e.clone()),
                     _ => {}
                 }
             }
@@ -120,7 +121,7 @@ fn is_natural(e: &Extent, facts: &mut Vec<Extent>, cases: usize) -> bool {
 
 fn is_sum_of_naturals(e: &Extent) -> bool {
     let natural = |m: &Monomial| m.iter().all(|(a, _)| a.is_natural());
-    !e.is_too_large() && e.terms().iter().all(|(m, c)| *c > 0 && natural(m))
+    !e.is_too_large() && e.as_terms().iter().all(|(m, c)| *c > 0 && natural(m))
 }
 
 impl Atom {
