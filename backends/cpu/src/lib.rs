@@ -117,6 +117,12 @@ impl Watched {
         self.0.launched(inputs)
     }
 
+    /// How many kernels were prepared for a run with these inputs, when its extents were new, and how many there are. Nothing if shapes
+    /// depend on data.
+    pub fn prepared(&self, inputs: &[Tensor]) -> Result<Option<(usize, usize)>, BackendError> {
+        self.0.prepared(inputs)
+    }
+
     /// The operators that the reference interpreter computes. Empty if shapes depend on data.
     pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
         self.0.interpreted(inputs)

@@ -185,6 +185,16 @@ impl CompiledPlan {
         }
     }
 
+    /// How many kernels were prepared for a run with these inputs, when its extents were new, and how many there are. Nothing if shapes
+    /// depend on data.
+    pub fn prepared(&self, inputs: &[Tensor]) -> Result<Option<(usize, usize)>, BackendError> {
+        let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
+        match self.ready(&symbols) {
+            Err(e) if needs_data(&e) => Ok(None),
+            other => other.map(|r| Some((r.resolved.fresh, r.resolved.kernels))),
+        }
+    }
+
     /// The operators that the reference interpreter computes.
     pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;

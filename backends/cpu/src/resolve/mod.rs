@@ -53,6 +53,9 @@ pub struct Resolved {
     pub block: u64,
     /// Bytes of what was prepared for these extents, also if it is shared with others.
     pub bytes: u64,
+    /// How many kernels there are, and how many of them were not prepared before.
+    pub kernels: usize,
+    pub fresh: usize,
     /// What is not launched, but kept for the next time.
     _idle: Vec<Arc<PreparedKernel>>,
 }
@@ -87,6 +90,8 @@ pub struct Resolver<'a> {
     own: Draft<'a>,
     /// Bytes taken for what is computed here.
     taken: u64,
+    /// Kernels that were not prepared before.
+    fresh: usize,
 }
 
 /// A kernel that is being prepared.
@@ -114,7 +119,7 @@ impl<'a> Resolver<'a> {
         inputs: Option<&[Tensor]>,
     ) -> Result<(Resolved, SymbolBindings), BackendError> {
         let (places, own) = (HashMap::new(), Draft::default());
-        let mut r = Resolver { cx, plan, symbols, places, own, taken: 0 };
+        let mut r = Resolver { cx, plan, symbols, places, own, taken: 0, fresh: 0 };
         r.leaves(inputs)?;
         let mut kernels = Vec::with_capacity(cx.graph.groups.len());
         for (kernel, group) in cx.graph.groups.iter().enumerate() {
@@ -148,6 +153,7 @@ impl<'a> Resolver<'a> {
             known.learned.iter().for_each(|(e, n)| self.symbols.learn(e, *n));
             return Ok(known);
         }
+        self.fresh += 1;
         self.own = Draft { kernel, planned, ..Draft::default() };
         self.group(group)?;
         let Draft { passes, workspace, learned, constants, .. } = std::mem::take(&mut self.own);
@@ -188,8 +194,9 @@ impl<'a> Resolver<'a> {
         let all = kernels.iter().zip(&self.cx.graph.groups);
         let bytes =
             all.filter(|(_, g)| !g.lasts).fold(0, |n: u64, (k, _)| n.saturating_add(k.bytes()));
+        let (count, fresh) = (kernels.len(), self.fresh);
         let (steps, _idle) = kernels.into_iter().partition(|k| !k.passes.is_empty());
-        Resolved { steps, temps, first, outputs, block, bytes, _idle }
+        Resolved { steps, temps, first, outputs, block, bytes, kernels: count, fresh, _idle }
     }
 
     fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {

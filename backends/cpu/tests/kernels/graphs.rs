@@ -151,6 +151,47 @@ fn symbols_are_bound_at_every_run() {
     assert!(matches!(ready.run(&wrong), Err(BackendError::Input { name, .. }) if name == "y"));
 }
 
+/// A step of a recurrence over a growing cache: a gate of the step alone, and what it finds among all steps so far.
+#[test]
+fn a_kernel_is_prepared_for_the_extents_that_it_reads() {
+    let library = library();
+    let mut c = Case::new(&library);
+    let n = Extent::sym("n");
+    let x = c.builder.input("x", Type::new(DType::F32, vec![1.into(), 8.into()]));
+    let past = c.builder.input("past", Type::new(DType::F32, vec![n.clone(), 8.into()]));
+    let (w, v) = (c.constant(DType::F32, &[8, 8]), c.constant(DType::F32, &[8, 8]));
+    // Only constants decide it.
+    let w = c.apply("exp", &[], &[w]);
+    let mut step = x;
+    for _ in 0..8 {
+        step = c.apply("matmul", &[], &[step, w]);
+        step = c.apply("softmax", &[("axis", Attr::int(1))], &[step]);
+    }
+    let all = c.apply("concat", &[("axis", Attr::int(0))], &[past, step]);
+    let found = c.apply("sum", &[("axes", Attr::ints([0]))], &[all]);
+    let y = c.apply("matmul", &[], &[step, v]);
+    let (program, _) = c.finish(&[all, found, y]);
+    let watched = Cpu::new(2).watched(&plan(&program), library.clone()).unwrap();
+    let ready = Cpu::new(2).compile(&plan(&program), library.clone()).unwrap();
+    let mut bytes = vec![];
+    for round in 0..2 {
+        for n in [3, 0, 1, 2, 7, 70] {
+            let mut c = Case::new(&library);
+            let inputs = [c.tensor(DType::F32, &[1, 8]), c.tensor(DType::F32, &[n, 8])];
+            let (fresh, kernels) = watched.prepared(&inputs).unwrap().expect("known extents");
+            let is_first = round == 0 && n == 3;
+            assert_eq!(fresh, if is_first { kernels } else { 2 }, "{n} of {kernels} kernels");
+            let got = ready.run(&inputs).unwrap();
+            let want = mlc_backends::reference::run_values(&program, &library, &inputs).unwrap();
+            for (g, w) in got.iter().zip(&want) {
+                compare("step", g, &w.to_f64(), w.shape(), Tolerance(1e-5, 1e-5));
+            }
+            bytes.push(got.iter().map(|t| t.bytes().to_vec()).collect::<Vec<_>>());
+        }
+    }
+    assert_eq!(bytes[..6], bytes[6..], "the same bits when extents come again");
+}
+
 #[test]
 fn an_operator_refuses_extents_that_its_declaration_excludes() {
     let library = library();
