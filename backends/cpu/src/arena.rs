@@ -50,7 +50,7 @@ pub fn lend<'a>(
 }
 
 /// No bytes, aligned for elements of every type.
-fn nothing<'a>() -> &'a mut [u8] {
+pub fn nothing<'a>() -> &'a mut [u8] {
     bytemuck::cast_slice_mut::<u64, u8>(&mut [])
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Nodes that a plan computes in several kernels are separate nodes here.
 
-use super::buffer::aligned;
 use super::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
@@ -166,7 +165,7 @@ impl GraphReader<'_> {
         let node = from.node(id);
         let kind = match &node.kind {
             NodeKind::Const(c) => {
-                NodeKind::Const(self.out.consts.intern(aligned(from.consts.get(*c).clone())))
+                NodeKind::Const(self.out.consts.intern(from.consts.get(*c).clone()))
             }
             NodeKind::Input(_) | NodeKind::Apply(..) => node.kind.clone(),
         };

@@ -73,6 +73,11 @@ pub trait Launch: Send + Sync {
         0
     }
 
+    /// False of a constant that it has in another form, and does not look at any more.
+    fn reads(&self, _input: usize) -> bool {
+        true
+    }
+
     /// True if the reference interpreter computes it.
     fn is_interpreted(&self) -> bool {
         false

@@ -10,7 +10,7 @@ use super::gemm::{
 use super::integer_product;
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{coalesce, odometer};
-use super::packed_constants::Pack;
+use super::packed_constants::{Pack, Part};
 use mlc_dsl::ir::DType;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
@@ -90,12 +90,10 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let packed = match (&a.constant, &b.constant, once(&starts.0), once(&starts.1)) {
         _ if dtype != DType::F32 || k * n * sizes.m == 0 => Packed::Neither,
         (_, Some(t), _, Some(offset)) => {
-            let b = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row: br, col: bc };
-            Packed::Right(site.packs.right(t, &b, (k, n)))
+            Packed::Right(site.packs.right(t, Part { offset, row: br, col: bc }, (k, n)))
         }
         (Some(t), None, Some(offset), _) if sizes.m > SKINNY => {
-            let a = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row, col: ac };
-            Packed::Left(site.packs.left(t, &a, (sizes.m, k)))
+            Packed::Left(site.packs.left(t, Part { offset, row, col: ac }, (sizes.m, k)))
         }
         _ => Packed::Neither,
     };
@@ -127,6 +125,14 @@ impl Launch for MatMul {
             _ => self.integers(cx, inputs, outputs[0]),
         }
         Ok(())
+    }
+
+    fn reads(&self, input: usize) -> bool {
+        match self.packed {
+            Packed::Left(_) => input != 0,
+            Packed::Right(_) => input != 1,
+            Packed::Neither => true,
+        }
     }
 
     fn takes_epilogue(&self) -> bool {

@@ -1,7 +1,9 @@
-//! Constants packed for matrix products: a packed constant is shared by all sessions of the process that use it.
+//! Constants in the forms that kernels take: packed for matrix products, and aligned for their elements. A packed constant is shared by all
+//! sessions of the process that use it.
 //!
 //! The packed form keeps its constant alive, so its address identifies it.
 
+use super::buffer::{Buffer, is_aligned};
 use super::channels_last::winograd::{Filters, Points, Size};
 use super::gemm::{Matrix, PackedFilters, PackedLeft, PackedRight};
 use super::int8::PackedBytes;
@@ -65,6 +67,8 @@ static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::
 pub struct PackedConstants {
     /// Where the constants begin that are the same in all runs.
     kept: Mutex<HashSet<usize>>,
+    /// Aligned copies of constants, by where these begin.
+    aligned: Mutex<HashMap<usize, Weak<Buffer>>>,
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
     filters: Store<Arc<Pack<PackedFilters>>>,
@@ -83,7 +87,7 @@ impl PackedConstants {
     /// A constant is the same in all runs, and lives as long as these packings.
     pub fn keep(&self, constant: &Tensor) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.insert(constant.bytes().as_ptr() as usize);
+        kept.insert(start(constant));
     }
 
     /// The packings that live as long as these, if the constant does.
@@ -93,30 +97,53 @@ impl PackedConstants {
 
     fn is_kept(&self, constant: &Tensor) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.contains(&(constant.bytes().as_ptr() as usize))
+        kept.contains(&start(constant))
     }
 
-    /// The packed form of `a`, an `m` × `k` matrix that is part of `constant`.
+    /// The constant, aligned for its elements: a copy that lives as long as something holds it, if it was read otherwise.
+    pub fn aligned(&self, constant: &Tensor) -> Tensor {
+        if is_aligned(constant) {
+            return constant.clone();
+        }
+        let mut copies = self.aligned.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = copies.get(&start(constant)).and_then(Weak::upgrade);
+        // A part of what was copied is another constant.
+        let known = known.filter(|copy| copy.bytes().len() == constant.bytes().len());
+        let copy = known.unwrap_or_else(|| {
+            let copy = Arc::new(Buffer::copy_of(constant.bytes()));
+            copies.insert(start(constant), Arc::downgrade(&copy));
+            copy
+        });
+        let bytes = Bytes::from_owner(Held(copy));
+        let (dtype, shape) = (constant.dtype(), constant.shape().to_vec());
+        Tensor::new(dtype, shape, bytes).unwrap_or_else(|_| constant.clone())
+    }
+
+    /// The packed form of an `m` × `k` matrix that is part of `constant`.
     pub fn left(
         &self,
         constant: &Tensor,
-        a: &Matrix<'_>,
+        part: Part,
         (m, k): (usize, usize),
     ) -> Arc<Pack<PackedLeft>> {
-        let key = key(constant, a, (m, k));
-        find(self.own(&self.left, constant), &LEFT, key, constant, &|| PackedLeft::new(a, m, k))
+        let key = key(constant, part, (m, k));
+        find(self.own(&self.left, constant), &LEFT, key, constant, &|| {
+            let aligned = self.aligned(constant);
+            PackedLeft::new(&part.of(&aligned), m, k)
+        })
     }
 
-    /// The packed form of `b`, a `k` × `n` matrix that is part of `constant`; in floats of 16 bits if they hold its elements.
+    /// The packed form of a `k` × `n` matrix that is part of `constant`; in floats of 16 bits if they hold its elements.
     pub fn right(
         &self,
         constant: &Tensor,
-        b: &Matrix<'_>,
+        part: Part,
         (k, n): (usize, usize),
     ) -> Arc<Pack<PackedRight>> {
-        let key = key(constant, b, (k, n));
+        let key = key(constant, part, (k, n));
         find(self.own(&self.right, constant), &RIGHT, key, constant, &|| {
-            PackedRight::of_constant(b, k, n)
+            let aligned = self.aligned(constant);
+            PackedRight::of_constant(&part.of(&aligned), k, n)
         })
     }
 
@@ -127,12 +154,13 @@ impl PackedConstants {
         at: usize,
         (o, q, taps): (usize, usize, usize),
     ) -> Arc<Pack<PackedFilters>> {
-        let all = bytemuck::cast_slice(constant.bytes());
-        let filters =
-            Matrix { data: all, offset: at, row: (q * taps) as isize, col: taps as isize };
-        let key = key(constant, &filters, (o, q));
-        let pack = || PackedFilters::new(&all[at..][..o * q * taps], (o, q, taps));
-        find(self.own(&self.filters, constant), &FILTERS, key, constant, &pack)
+        let part = Part { offset: at, row: (q * taps) as isize, col: taps as isize };
+        let key = key(constant, part, (o, q));
+        find(self.own(&self.filters, constant), &FILTERS, key, constant, &|| {
+            let aligned = self.aligned(constant);
+            let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
+            PackedFilters::new(&all[at..][..o * q * taps], (o, q, taps))
+        })
     }
 
     /// The packed form of some taps, the last one first, of `q` inputs' filters for `o` outputs each, which begin at element `at` of `constant`.
@@ -143,12 +171,12 @@ impl PackedConstants {
         (o, q): (usize, usize),
         taps: &[Taps],
     ) -> Arc<Pack<PackedFilters>> {
-        let address = constant.bytes().as_ptr() as usize;
-        let strides = (0, 0);
+        let (address, strides) = (start(constant), (0, 0));
         let key = Key { address, offset: at, strides, sizes: (o, q), taps: taps.to_vec() };
         let pack = || {
             let all: usize = taps.iter().map(|t| t.size).product();
-            let w: &[f32] = &bytemuck::cast_slice(constant.bytes())[at..];
+            let aligned = self.aligned(constant);
+            let w: &[f32] = &bytemuck::cast_slice(aligned.bytes())[at..];
             let mut places = vec![0];
             for t in taps {
                 let along = |p: usize| (0..t.count).rev().map(move |k| (p, t.first + k * t.step));
@@ -172,7 +200,7 @@ impl PackedConstants {
         sizes: (usize, usize),
         pack: &dyn Fn() -> PackedBytes,
     ) -> Arc<Pack<PackedBytes>> {
-        let address = constant.bytes().as_ptr() as usize;
+        let address = start(constant);
         find(
             self.own(&self.bytes, constant),
             &BYTES,
@@ -190,18 +218,48 @@ impl PackedConstants {
         filters: Filters,
         size: Size,
     ) -> Arc<Pack<Points>> {
-        let all = bytemuck::cast_slice(constant.bytes());
-        let whole = Matrix { data: all, offset: at, row: 0, col: 1 };
-        let key = (key(constant, &whole, (1, filters.len())), filters, size);
+        let whole = Part { offset: at, row: 0, col: 1 };
+        let key = (key(constant, whole, (1, filters.len())), filters, size);
         find(self.own(&self.points, constant), &POINTS, key, constant, &|| {
+            let aligned = self.aligned(constant);
+            let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
             Points::new(&all[at..][..filters.len()], filters, size)
         })
     }
 }
 
-fn key(constant: &Tensor, m: &Matrix<'_>, sizes: (usize, usize)) -> Key {
-    let address = constant.bytes().as_ptr() as usize;
-    Key { address, offset: m.offset, strides: (m.row, m.col), sizes, taps: vec![] }
+/// Holds an aligned copy.
+struct Held(Arc<Buffer>);
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// A matrix that is part of a constant: where it begins, and its strides, in elements.
+#[derive(Clone, Copy)]
+pub struct Part {
+    pub offset: usize,
+    pub row: isize,
+    pub col: isize,
+}
+
+impl Part {
+    fn of(self, aligned: &Tensor) -> Matrix<'_> {
+        let Part { offset, row, col } = self;
+        Matrix { data: bytemuck::cast_slice(aligned.bytes()), offset, row, col }
+    }
+}
+
+/// Where the elements begin.
+fn start(constant: &Tensor) -> usize {
+    constant.bytes().as_ptr() as usize
+}
+
+fn key(constant: &Tensor, part: Part, sizes: (usize, usize)) -> Key {
+    let Part { offset, row, col } = part;
+    Key { address: start(constant), offset, strides: (row, col), sizes, taps: vec![] }
 }
 
 /// The packing of this session if it keeps it, else that of another one, else a new one.
@@ -240,14 +298,13 @@ mod tests {
     #[test]
     fn sessions_share_the_packing_of_a_constant_and_its_end_forgets_it() {
         let constant = Tensor::from_f32(vec![3, 4], (0..12).map(|i| i as f32).collect());
-        let data = constant.to_f32();
-        let b = Matrix { data: &data, offset: 0, row: 4, col: 1 };
+        let b = Part { offset: 0, row: 4, col: 1 };
         let (first, second) = (PackedConstants::default(), PackedConstants::default());
         first.keep(&constant);
-        let one = first.right(&constant, &b, (3, 4));
-        assert!(Arc::ptr_eq(&one, &second.right(&constant, &b, (3, 4))));
-        assert!(!Arc::ptr_eq(&one, &second.right(&constant, &b, (3, 2))), "another part");
-        let key = key(&constant, &b, (3, 4));
+        let one = first.right(&constant, b, (3, 4));
+        assert!(Arc::ptr_eq(&one, &second.right(&constant, b, (3, 4))));
+        assert!(!Arc::ptr_eq(&one, &second.right(&constant, b, (3, 2))), "another part");
+        let key = key(&constant, b, (3, 4));
         let known = || RIGHT.lock().expect("no panic").get(&key).and_then(Weak::upgrade).is_some();
         assert!(known());
         drop((one, first, second));

@@ -5,7 +5,7 @@
 use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::packed_constants::Pack;
+use super::packed_constants::{Pack, Part};
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
 use super::vector::functions::{Function, map};
@@ -105,10 +105,8 @@ impl Weight {
         let at = operand.layout.offset + skip;
         let sizes = (width, rows);
         let constant = operand.constant.as_ref().filter(|_| rows * width > 0);
-        let packed = constant.map(|t| {
-            let data = bytemuck::cast_slice(t.bytes());
-            site.packs.right(t, &turned(data, at, width), sizes)
-        });
+        let packed = constant
+            .map(|t| site.packs.right(t, Part { offset: at, row: 1, col: width as isize }, sizes));
         Weight { arg, at, sizes, packed }
     }
 

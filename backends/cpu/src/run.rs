@@ -1,6 +1,6 @@
 //! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
 
-use super::arena::{Lent, Part, emptied, lend};
+use super::arena::{Lent, Part, emptied, lend, nothing};
 use super::buffer::{Buffer, BufferPool, Lease, aligned, is_aligned};
 use super::graph::{self, KernelGraph, broken};
 use super::launch::{Array, Context};
@@ -284,7 +284,7 @@ fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
     let t = match &place.storage {
         Storage::Input(i) => &inputs[*i],
         Storage::Const(t) => t,
-        Storage::Temp(_) => return None,
+        Storage::Temp(_) | Storage::Unread => return None,
     };
     Some(shaped(t, &place.layout))
 }
@@ -411,6 +411,7 @@ impl Ready {
             Storage::Const(c) => return Ok(&c.bytes()[..]),
             Storage::Input(i) => return Ok(&inputs[*i].bytes()[..]),
             Storage::Temp(t) => self.resolved.temp(*t),
+            Storage::Unread => return Ok(nothing()),
         };
         let own = match self.parts[t] {
             Some(part) => lent.read(part),

@@ -58,7 +58,9 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let each = winograd::Filters { channels, planes: taps / 9 };
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, each)
-        && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..each.len()])
+        && winograd::fits(
+            &bytemuck::cast_slice(site.packs.aligned(t).bytes())[w_at..][..each.len()],
+        )
     {
         let points = site.packs.points(t, w_at, each, tiles.0);
         return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
@@ -118,6 +120,10 @@ impl Launch for Filtered {
         let finish = Finish::of(cx, (windows.len(), *o), &block);
         self.conv.compute(cx.threads, x, filters, out, &finish);
         Ok(())
+    }
+
+    fn reads(&self, input: usize) -> bool {
+        input != 1 || self.packed.is_none()
     }
 
     fn takes_epilogue(&self) -> bool {

@@ -3,9 +3,9 @@
 
 use super::conv::BLOCK;
 use super::windows::Windows;
-use crate::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
+use crate::gemm::{Finish, GemmSizes, Left, PackedRight, Product, Right, gemm};
 use crate::launch::{Array, Context, Launch};
-use crate::packed_constants::{Pack, PackedConstants};
+use crate::packed_constants::{Pack, PackedConstants, Part};
 use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 
@@ -32,9 +32,8 @@ impl Pointwise {
         (constant, at): (&Tensor, usize),
         packs: &PackedConstants,
     ) -> Pointwise {
-        let data = bytemuck::cast_slice(constant.bytes());
-        let turned = Matrix { data, offset: at, row: 1, col: q as isize };
-        let filters = packs.right(constant, &turned, (q, o));
+        let turned = Part { offset: at, row: 1, col: q as isize };
+        let filters = packs.right(constant, turned, (q, o));
         let sizes = GemmSizes { m: windows.len(), n: o, k: q };
         Pointwise { windows, sizes, filters }
     }
@@ -60,6 +59,10 @@ impl Launch for Pointwise {
         };
         gemm(cx.threads, self.sizes, 1, product, out, finish);
         Ok(())
+    }
+
+    fn reads(&self, input: usize) -> bool {
+        input != 1
     }
 
     fn takes_epilogue(&self) -> bool {

@@ -9,7 +9,7 @@ use super::gemm::direct::{DirectProduct, Rows, direct, pays};
 use super::gemm::kernel::{LineTable, shape};
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
-use super::packed_constants::Pack;
+use super::packed_constants::{Pack, Part};
 use super::padded_frame::{PaddedFrame, SLACK};
 use super::window::{MAX_SPATIAL, Window};
 use depthwise::Depthwise;
@@ -71,9 +71,8 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let packed: Vec<_> = match &w.constant {
         Some(t) if o * k > 0 => (0..group)
             .map(|g| {
-                let data = bytemuck::cast_slice(t.bytes());
                 let offset = w_at + g * o * k;
-                site.packs.left(t, &Matrix { data, offset, row: k as isize, col: 1 }, (o, k))
+                site.packs.left(t, Part { offset, row: k as isize, col: 1 }, (o, k))
             })
             .collect(),
         _ => vec![],

@@ -127,7 +127,7 @@ impl<'a> Resolver<'a> {
         }
         let mut outputs = vec![];
         for (_, v) in &cx.graph.program.outputs {
-            let place = r.place(*v)?.clone();
+            let place = r.aligned(r.place(*v)?.clone());
             let place = match place.layout.is_whole() || place.constant().is_none() {
                 true => place,
                 false => r.copied(&place, None, "output")?,
@@ -153,9 +153,9 @@ impl<'a> Resolver<'a> {
             known.learned.iter().for_each(|(e, n)| self.symbols.learn(e, *n));
             return Ok(known);
         }
-        self.fresh += 1;
         self.own = Draft { kernel, planned, ..Draft::default() };
         self.group(group)?;
+        self.fresh += 1;
         let Draft { passes, workspace, learned, constants, .. } = std::mem::take(&mut self.own);
         let mut places = Vec::with_capacity(group.outputs.len());
         for &v in &group.outputs {
@@ -174,6 +174,15 @@ impl<'a> Resolver<'a> {
             self.cx.known.add(&prepared, &occasion, group.lasts);
         }
         Ok(prepared)
+    }
+
+    /// A value, aligned for its elements where it is a constant.
+    fn aligned(&self, place: Location) -> Location {
+        let storage = match &place.storage {
+            Storage::Const(t) => Storage::Const(self.cx.packs.aligned(t)),
+            other => other.clone(),
+        };
+        Location { storage, ..place }
     }
 
     /// Kernels with the memory that they have in the plan.

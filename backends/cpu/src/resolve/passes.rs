@@ -16,8 +16,8 @@ impl Resolver<'_> {
     /// A node by the reference interpreter, which also finds shapes that are not known.
     pub(super) fn fall_back(&mut self, id: NodeId) -> Result<(), BackendError> {
         let node = self.cx.graph.program.node(id);
-        let args: Vec<Location> =
-            node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
+        let args = node.args.iter().map(|a| Ok(self.aligned(self.place(*a)?.clone())));
+        let args: Vec<Location> = args.collect::<Result<_, BackendError>>()?;
         let outputs = self.results(id);
         let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
         let own = args.iter().map(|p| count(&p.layout.shape));
@@ -137,7 +137,8 @@ impl Resolver<'_> {
         for (_, dtype, shape) in outputs {
             sizes.push(size(*dtype, shape, name)?);
         }
-        if epilogue.is_none() && self.constants(&inputs).is_some() {
+        if epilogue.is_none() && inputs.iter().all(|p| p.constant().is_some()) {
+            let inputs: Vec<Location> = inputs.into_iter().map(|p| self.aligned(p)).collect();
             let bytes = sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64));
             self.take(bytes, name)?;
             let tensors = self.now(&*launch, &inputs, outputs, &sizes, name)?;
@@ -152,6 +153,13 @@ impl Resolver<'_> {
             places.push(place(Storage::Temp(t), o));
         }
         let name = name.to_string();
+        let held = |(i, place): (usize, Location)| match place.constant() {
+            Some(_) if i < own && !launch.reads(i) => {
+                Location { storage: Storage::Unread, ..place }
+            }
+            _ => self.aligned(place),
+        };
+        let inputs = inputs.into_iter().enumerate().map(held).collect();
         self.own.passes.push(Pass { launch, inputs, own, outputs: written, epilogue, name });
         Ok(places)
     }

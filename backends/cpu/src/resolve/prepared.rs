@@ -16,6 +16,8 @@ pub enum Storage {
     Input(usize),
     /// A buffer.
     Temp(TempId),
+    /// No one's: a constant that its kernel has in another form.
+    Unread,
 }
 
 /// A buffer: one of those that a kernel writes, the plan's in their order, then its workspace.
@@ -35,7 +37,10 @@ impl PartialEq for Storage {
             }
             (Storage::Input(a), Storage::Input(b)) => a == b,
             (Storage::Temp(a), Storage::Temp(b)) => a == b,
-            (Storage::Const(_) | Storage::Input(_) | Storage::Temp(_), _) => false,
+            (Storage::Unread, Storage::Unread) => true,
+            (Storage::Const(_) | Storage::Input(_) | Storage::Temp(_) | Storage::Unread, _) => {
+                false
+            }
         }
     }
 }
@@ -56,7 +61,7 @@ impl Location {
     pub fn constant(&self) -> Option<&Tensor> {
         match &self.storage {
             Storage::Const(t) => Some(t),
-            Storage::Input(_) | Storage::Temp(_) => None,
+            Storage::Input(_) | Storage::Temp(_) | Storage::Unread => None,
         }
     }
 }
