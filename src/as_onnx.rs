@@ -4,6 +4,7 @@ use crate::bodies;
 use crate::device::is_run_here;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
+use crate::pipeline::guard::both_ways;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::Options;
 use crate::pipeline::report::CLOSE;
@@ -13,7 +14,7 @@ use mlc_dsl::library::{Law, Library};
 use mlc_dsl::term::TermKind;
 use mlc_onnx::{
     Counts, ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export_counted,
-    export_plan_counted, faults, printable, spelled_out,
+    export_plan_counted, printable, spelled_out, unwritten_operators,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -181,9 +182,9 @@ fn does_without(
     info: &ModelInfo,
     opset: i64,
 ) -> bool {
-    let faults = found.planned().map(|plan| faults(plan, library, info, opset));
-    let op = faults.iter().flatten().find_map(|f| Some(&f.kernel.as_ref()?.1));
-    let Some(call) = op.and_then(|op| library.find(op)) else { return false };
+    let Some(plan) = found.planned() else { return false };
+    let unwritten = unwritten_operators(plan, library, info, opset);
+    let Some(call) = unwritten.iter().find_map(|op| library.find(op)) else { return false };
     let nodes = &found.source.nodes;
     let is_it = |k: &NodeKind| matches!(k, NodeKind::Apply(own, _) if *own == call);
     if !nodes.iter().any(|n| is_it(&n.kind)) {
@@ -195,11 +196,11 @@ fn does_without(
     };
     let used: Vec<&Law> =
         library.laws.iter().filter(|l| found.report.proof.contains_key(&*l.name)).collect();
-    let own = used.iter().filter(|l| applies(l)).map(|l| l.name.to_string());
     let before = options.without.len();
-    options.without.extend(own);
+    let own = used.iter().filter(|l| applies(l));
+    options.without.extend(own.flat_map(|l| both_ways(library, &l.name)));
     if options.without.len() == before {
-        options.without.extend(used.iter().map(|l| l.name.to_string()));
+        options.without.extend(used.iter().flat_map(|l| both_ways(library, &l.name)));
     }
     options.without.len() > before
 }
@@ -227,9 +228,12 @@ fn with_few_nodes(
     if fewer >= nodes || other.report.cost_after > most {
         return Ok((optimized, written));
     }
-    other.report.notes.push(format!(
-        "{nodes} nodes would be estimated {:.1} % faster: {fewer} are kept",
-        100.0 * (other.report.cost_after / optimized.report.cost_after - 1.0)
-    ));
+    let gain = other.report.cost_after / optimized.report.cost_after - 1.0;
+    if gain > 0.0 {
+        other.report.notes.push(format!(
+            "{nodes} nodes would be estimated {:.1} % faster: {fewer} are kept",
+            100.0 * gain
+        ));
+    }
     Ok((other, shorter))
 }

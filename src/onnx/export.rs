@@ -184,6 +184,23 @@ pub fn faults(plan: &Plan, library: &Library, model: &ModelInfo, opset: i64) -> 
     }
 }
 
+/// The operators of a plan's program that no `onnx` item writes at version `opset` of the standard operator set, as far as they are found
+/// at once.
+pub fn unwritten_operators(
+    plan: &Plan,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> Vec<String> {
+    let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
+    match chosen(planned, library, model, opset, &|_| Ok(())) {
+        Err(Stop::Unwritten(first, rest)) => {
+            std::iter::once(first).chain(rest).map(|u| u.op).collect()
+        }
+        Ok(()) | Err(Stop::Other(_)) => vec![],
+    }
+}
+
 /// The imported nodes of a program that no pattern writes at version `opset`: each by its name, or first result.
 pub fn unwritten(
     program: &Program,

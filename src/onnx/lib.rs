@@ -64,6 +64,7 @@ pub use bodies::{Body, Outer, bodies};
 pub use defaults::without_defaults;
 pub use export::{
     ExportError, export, export_counted, export_plan, export_plan_counted, faults, unwritten,
+    unwritten_operators,
 };
 pub use export_types::NEWEST_OPSET;
 pub use export_write::Counts;

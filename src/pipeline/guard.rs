@@ -94,7 +94,7 @@ pub(crate) fn hold(
 }
 
 /// The names of a law in both directions.
-fn both_ways(library: &Library, law: &str) -> Vec<String> {
+pub(crate) fn both_ways(library: &Library, law: &str) -> Vec<String> {
     let base = |name: &str| name.strip_suffix(".rev").unwrap_or(name).to_string();
     let same = library.laws.iter().filter(|l| base(&l.name) == base(law));
     same.map(|l| l.name.to_string()).collect()

@@ -2,7 +2,7 @@
 
 pub mod confirm;
 pub mod costing;
-mod guard;
+pub(crate) mod guard;
 pub mod measure;
 pub mod objective;
 pub mod options;

@@ -238,6 +238,12 @@ fn laws_do_not_put_an_operator_where_it_cannot_be_written() {
         // Truth values are padded since 13.
         writes(&model(11, &args, nodes.clone(), &["y"]).0, &["Pad", "Less"]);
     }
+    // What is repeated would be reshaped to a computed extent, whose 0 copies.
+    let args = [Sym(count(&[2, 3, 3]), &["a", "b", "b"])];
+    let twice = vec![node("Concat", &["x0", "x0"], &["y"], &[("axis", int(0))])];
+    for opset in [8, 13] {
+        writes(&model(opset, &args, twice.clone(), &["y"]).0, &["Concat"]);
+    }
 }
 
 #[test]
