@@ -1,6 +1,7 @@
 //! Models with dynamic axes against the same models with numbers as extents: what is made of them, and what they yield.
 
 mod networks;
+mod sessions;
 mod slices;
 mod twin;
 

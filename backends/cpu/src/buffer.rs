@@ -168,6 +168,11 @@ pub struct BufferPool {
     varies: bool,
 }
 
+/// The capacity of a buffer of so many bytes.
+pub fn whole_lines(len: usize) -> usize {
+    len.checked_next_multiple_of(size_of::<Line>()).unwrap_or(len)
+}
+
 /// The capacity of a new buffer: an eighth more than is asked for at most, so that it holds the results of the next run, too, if these grow
 /// step by step.
 fn roomy(len: usize) -> usize {
@@ -183,14 +188,14 @@ impl BufferPool {
 
     /// A run whose results have so many bytes.
     pub fn expect(&self, bytes: usize) {
-        self.most.fetch_max(2 * roomy(bytes), Ordering::Relaxed);
+        self.most.fetch_max(roomy(bytes).saturating_mul(2), Ordering::Relaxed);
     }
 
     /// A buffer of `len` bytes with arbitrary contents.
     pub fn take(self: &Arc<BufferPool>, len: usize) -> Lease {
         let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
         // Capacities are whole lines: a result of a few bytes fits a line.
-        let most = 2 * len.next_multiple_of(size_of::<Line>());
+        let most = whole_lines(len).saturating_mul(2);
         let fits = free.iter().position(|b| b.capacity() >= len && b.capacity() <= most);
         let known = fits.map(|i| free.remove(i));
         drop(free);

@@ -1,7 +1,7 @@
 //! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
 
 use super::arena::{Lent, Part, emptied, lend, nothing};
-use super::buffer::{Buffer, BufferPool, Lease, aligned, is_aligned};
+use super::buffer::{self, Buffer, BufferPool, Lease, aligned, is_aligned};
 use super::graph::{self, KernelGraph, broken};
 use super::launch::{Array, Context};
 use super::layout::Layout;
@@ -318,8 +318,9 @@ impl Ready {
             Home::Result => None,
         };
         let parts: Vec<Option<Part>> = resolved.temps.iter().map(part).collect();
-        let results = resolved.temps.iter().filter(|t| t.home == Home::Result);
-        let results = results.fold(0u64, |n, t| n.saturating_add(t.bytes as u64));
+        let own = || resolved.temps.iter().filter(|t| t.home == Home::Result).map(|t| t.bytes);
+        let results = own().fold(0u64, |n, bytes| n.saturating_add(bytes as u64));
+        let taken = own().map(buffer::whole_lines).fold(0, usize::saturating_add);
         let passes = || resolved.steps.iter().flat_map(|s| &s.passes);
         let most = passes().map(|p| p.launch.scratch()).max().unwrap_or(0);
         let all = results.saturating_add(resolved.block).saturating_add(most);
@@ -333,7 +334,7 @@ impl Ready {
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
-        pool.expect(usize::try_from(results).unwrap_or(usize::MAX / 4));
+        pool.expect(taken);
         Ok(Ready { resolved, parts, results: pool })
     }
 
