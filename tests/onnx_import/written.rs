@@ -250,10 +250,9 @@ fn laws_do_not_put_an_operator_where_it_cannot_be_written() {
 fn reshapes_whose_computed_zeros_would_copy_wait_for_allowzero() {
     for (from, to, since) in [
         ("a, b, 4", "a * b, 4", 11),
-        ("a * b, 4", "a, b, 4", 14),
+        ("a, b, c", "a * b, c", 11),
         ("a, b", "b, a", 14),
-        ("a * b, c", "a, b * c", 14),
-        ("a, 4 * b", "a, 4, b", 14),
+        ("a, b, 4", "a, 4, b", 14),
         ("a, b, c, 4", "c, a, b, 4", 14),
     ] {
         let text = format!("def f(x: f32[{from}]) -> f32[{to}]\n  = reshape(x, shape=[{to}])\n");
