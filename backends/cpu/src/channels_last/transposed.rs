@@ -60,7 +60,8 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let constant = w.constant.as_ref()?;
     let (q, o, w_at) = (w.layout.shape[0], w.layout.shape[1], w.layout.offset);
     let size = &w.layout.shape[2..];
-    let weights: &[f32] = &bytemuck::cast_slice(constant.bytes())[w_at..];
+    let aligned = site.packs.aligned(constant);
+    let weights: &[f32] = &bytemuck::cast_slice(aligned.bytes())[w_at..];
     let weights = &weights[..q * o * size.iter().product::<usize>()];
     // One that is not finite meets zeros wherever its tap reads nothing.
     if !weights.iter().all(|w| w.is_finite()) {
