@@ -77,7 +77,7 @@ impl Buffer {
         self.len = len;
     }
 
-    /// The same; once more than a little room was needed, there is more than is asked for, so that lengths that grow step by step seldom
+    /// The same; memory that has become too small is replaced by a quarter more than it was, so that lengths that grow step by step seldom
     /// allocate.
     pub fn grow(&mut self, len: usize) {
         let held = self.capacity();

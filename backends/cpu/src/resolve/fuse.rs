@@ -100,7 +100,7 @@ impl Resolver<'_> {
 
     /// The number behind a constant whose elements are all one float.
     fn number(&self, place: &Location) -> Option<f64> {
-        let t = &self.cx.packs.aligned(place.constant()?);
+        let t = place.constant()?;
         let repeated =
             place.layout.shape.iter().zip(&place.layout.strides).all(|(&d, &s)| d == 1 || s == 0);
         let number = place.dtype.is_float() || place.dtype == DType::Bool;

@@ -123,7 +123,7 @@ impl<'a> Resolver<'a> {
         r.leaves(inputs)?;
         let mut kernels = Vec::with_capacity(cx.graph.groups.len());
         for (kernel, group) in cx.graph.groups.iter().enumerate() {
-            kernels.push(r.prepared(kernel, group, inputs.is_none())?);
+            kernels.push(r.prepared(kernel, group, inputs.is_some())?);
         }
         let mut outputs = vec![];
         for (_, v) in &cx.graph.program.outputs {
@@ -137,12 +137,12 @@ impl<'a> Resolver<'a> {
         Ok((r.linked(kernels, outputs), r.symbols))
     }
 
-    /// A kernel, prepared now or for an earlier run that was alike to it.
+    /// A kernel, prepared now or for an earlier run that was alike to it. Where the inputs are `given`, it is computed, and not noted.
     fn prepared(
         &mut self,
         kernel: usize,
         group: &Group,
-        lasts: bool,
+        given: bool,
     ) -> Result<Arc<PreparedKernel>, BackendError> {
         let symbols: Vec<_> = group.symbols.iter().map(|s| self.symbols.get(s)).collect();
         let planned = self.plan.written(kernel);
@@ -153,6 +153,7 @@ impl<'a> Resolver<'a> {
             known.learned.iter().for_each(|(e, n)| self.symbols.learn(e, *n));
             return Ok(known);
         }
+        let key = occasion.key();
         self.own = Draft { kernel, planned, ..Draft::default() };
         self.group(group)?;
         self.fresh += 1;
@@ -166,12 +167,8 @@ impl<'a> Resolver<'a> {
         }
         let prepared = PreparedKernel { kernel, passes, workspace, places, learned, constants };
         let prepared = Arc::new(prepared);
-        if lasts || group.lasts {
-            // What it reads has not moved.
-            let reads =
-                group.reads.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
-            let occasion = Occasion { symbols: &symbols, reads: &reads, planned };
-            self.cx.known.add(&prepared, &occasion, group.lasts);
+        if !given || group.lasts {
+            self.cx.known.add(&prepared, key, group.lasts);
         }
         Ok(prepared)
     }

@@ -118,7 +118,7 @@ pub struct Occasion<'a> {
 }
 
 /// An [`Occasion`] that is kept.
-struct Key {
+pub struct Key {
     symbols: Vec<Option<i64>>,
     reads: Vec<Location>,
     planned: Vec<(Value, u64)>,
@@ -136,7 +136,8 @@ impl Occasion<'_> {
             && self.reads.iter().copied().eq(key.reads.iter())
     }
 
-    fn key(&self) -> Key {
+    /// The same, to be kept.
+    pub fn key(&self) -> Key {
         Key {
             symbols: self.symbols.to_vec(),
             reads: self.reads.iter().map(|l| (*l).clone()).collect(),
@@ -164,8 +165,8 @@ impl KnownKernels {
         own.filter(|known| occasion.is(&known.key)).find_map(|known| known.prepared.upgrade())
     }
 
-    /// Notes how a kernel was prepared, for as long as something uses it or, if it `lasts`, for good.
-    pub fn add(&self, prepared: &Arc<PreparedKernel>, occasion: &Occasion<'_>, lasts: bool) {
+    /// Notes what a kernel was prepared for, for as long as something uses it or, if it `lasts`, for good.
+    pub fn add(&self, prepared: &Arc<PreparedKernel>, key: Key, lasts: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= prepared.kernel {
             all.resize_with(prepared.kernel + 1, Vec::new);
@@ -173,7 +174,7 @@ impl KnownKernels {
         let own = &mut all[prepared.kernel];
         own.retain(|known| known.prepared.strong_count() > 0);
         own.push(Known {
-            key: occasion.key(),
+            key,
             prepared: Arc::downgrade(prepared),
             _kept: lasts.then(|| prepared.clone()),
         });
