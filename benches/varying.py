@@ -12,12 +12,10 @@ import argparse
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import time
 
-# Between runs: threads of a runtime spin for a while after its own, on the cores that the next one needs.
-PAUSE = 0.06
+from turns import PAUSE, Absent, Process
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OURS = ROOT / "target/release/examples/varying"
@@ -69,27 +67,19 @@ def peer(name, path, threads):
         print(seconds, resident(), total, flush=True)
 
 
-class Side:
+class Side(Process):
     """A process that runs the model at the extents that it is told."""
 
-    def __init__(self, name, command):
+    def __init__(self, name, command, patience):
+        super().__init__(command, patience)
         self.name = name
-        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.before = int(self.answer()[1])
-        self.after = self.before
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended")
-        return line.split()
+        self.before = self.after = int(self.line().split()[1])
 
     def run(self, line):
         time.sleep(PAUSE)
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        seconds, self.after, total = self.answer()
-        self.after = int(self.after)
+        self.tell(line)
+        seconds, after, total = self.line().split()
+        self.after = int(after)
         return float(seconds), float(total)
 
 
@@ -123,12 +113,13 @@ def main():
     parser.add_argument("--as-read", action="store_true")
     parser.add_argument("--peers", default="onnxruntime,openvino")
     parser.add_argument("--ours", default=OURS)
+    parser.add_argument("--patience", type=float, default=600)
     args = parser.parse_args()
     lines = drawn(args)
     flags = ["--as-read"] if args.as_read else []
-    sides = [Side("mlc-rewrite", [args.ours, args.model, args.threads, *flags])]
+    sides = [Side("mlc-rewrite", [args.ours, args.model, args.threads, *flags], args.patience)]
     for name in filter(None, args.peers.split(",")):
-        sides.append(Side(name, [sys.executable, __file__, "--peer", name, args.model, args.threads]))
+        sides.append(Side(name, [sys.executable, __file__, "--peer", name, args.model, args.threads], args.patience))
     rounds, sums = {s.name: [[], []] for s in sides}, {s.name: [] for s in sides}
     for again in range(2):
         for line in lines:
@@ -153,4 +144,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--peer"]:
         peer(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     else:
-        main()
+        try:
+            main()
+        except Absent as e:
+            raise SystemExit(str(e)) from None
