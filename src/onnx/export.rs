@@ -193,12 +193,7 @@ pub fn unwritten_operators(
     opset: i64,
 ) -> Vec<String> {
     let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
-    match chosen(planned, library, model, opset, &|_| Ok(())) {
-        Err(Stop::Unwritten(first, rest)) => {
-            std::iter::once(first).chain(rest).map(|u| u.op).collect()
-        }
-        Ok(()) | Err(Stop::Other(_)) => vec![],
-    }
+    without_form(planned, library, model, opset).map(|u| u.op).collect()
 }
 
 /// The imported nodes of a program that no pattern writes at version `opset`: each by its name, or first result.
@@ -209,12 +204,21 @@ pub fn unwritten(
     opset: i64,
 ) -> BTreeSet<String> {
     let planned = Planned::of_nodes(program, library);
-    match chosen(planned, library, model, opset, &|_| Ok(())) {
-        Err(Stop::Unwritten(first, rest)) => {
-            std::iter::once(first).chain(rest).map(|u| u.origin).collect()
-        }
-        Ok(()) | Err(Stop::Other(_)) => BTreeSet::new(),
-    }
+    without_form(planned, library, model, opset).map(|u| u.origin).collect()
+}
+
+/// What no pattern writes, as far as it is found at once.
+fn without_form(
+    planned: Planned,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> impl Iterator<Item = Unwritten> {
+    let (first, rest) = match chosen(planned, library, model, opset, &|_| Ok(())) {
+        Err(Stop::Unwritten(first, rest)) => (Some(first), rest),
+        Ok(()) | Err(Stop::Other(_)) => (None, vec![]),
+    };
+    first.into_iter().chain(rest)
 }
 
 /// A program with the definitions opened that have no form, and what no pattern writes of it; `None` if all is written.
