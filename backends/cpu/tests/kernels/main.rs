@@ -1,6 +1,7 @@
 //! The CPU backend against the reference interpreter.
 
 mod attention;
+mod blocks;
 mod boxes;
 mod channels_last;
 mod element_types;
