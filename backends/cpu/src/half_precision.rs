@@ -28,7 +28,10 @@ pub fn make(maker: Maker, site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let args: Vec<LaunchOperand> = site
         .args
         .iter()
-        .map(|a| LaunchOperand { dtype: wide(a.dtype), layout: a.layout.clone(), constant: None })
+        .map(|a| {
+            let constant = a.constant.clone().filter(|_| half(a.dtype).is_none());
+            LaunchOperand { dtype: wide(a.dtype), layout: a.layout.clone(), constant }
+        })
         .collect();
     let results: Vec<_> = site.outputs.iter().map(|o| (wide(o.0), o.1.clone())).collect();
     let inner = maker(&LaunchSite { args: &args, outputs: &results, ..*site })?;

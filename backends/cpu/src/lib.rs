@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 mod arena;
 mod attention;
+mod blocks;
 mod boxes;
 mod buffer;
 mod casts;

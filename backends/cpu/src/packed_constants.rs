@@ -3,10 +3,12 @@
 //!
 //! The packed form keeps its constant alive, so its address identifies it.
 
+use super::blocks::BlockPanels;
 use super::buffer::{Buffer, is_aligned};
 use super::channels_last::winograd::{Filters, Points, Size};
 use super::gemm::{Matrix, PackedFilters, PackedLeft, PackedRight};
 use super::int8::PackedBytes;
+use super::layout::Layout;
 use bytes::Bytes;
 use mlc_dsl::ir::{Consts, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -14,10 +16,10 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-/// A packed constant, and the constant.
+/// A packed constant, and what it was made of.
 pub struct Pack<P> {
     packed: P,
-    _constant: Bytes,
+    _constants: Vec<Bytes>,
 }
 
 impl<P> Deref for Pack<P> {
@@ -52,6 +54,8 @@ pub struct Taps {
 
 /// Packings by constant, and by how they are packed.
 type Store<P, K = Key> = Mutex<HashMap<K, P>>;
+/// Several constants, where the elements of each lie, and numbers that say more.
+type BlocksKey = (Vec<(usize, Layout)>, [usize; 2]);
 type PointsStore<P> = Store<P, (Key, Filters, Size)>;
 
 /// The packings that some session has.
@@ -59,6 +63,7 @@ static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::defa
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
 static FILTERS: LazyLock<Store<Weak<Pack<PackedFilters>>>> = LazyLock::new(Store::default);
+static BLOCKS: LazyLock<Store<Weak<Pack<BlockPanels>>, BlocksKey>> = LazyLock::new(Store::default);
 static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
 /// The packings of one session, shared by all shapes that it runs: those of constants that are the same in all runs for as long as it
@@ -74,6 +79,7 @@ pub struct PackedConstants {
     filters: Store<Arc<Pack<PackedFilters>>>,
     points: PointsStore<Arc<Pack<Points>>>,
     bytes: Store<Arc<Pack<PackedBytes>>>,
+    blocks: Store<Arc<Pack<BlockPanels>>, BlocksKey>,
 }
 
 impl PackedConstants {
@@ -127,7 +133,7 @@ impl PackedConstants {
         (m, k): (usize, usize),
     ) -> Arc<Pack<PackedLeft>> {
         let key = key(constant, part, (m, k));
-        find(self.own(&self.left, constant), &LEFT, key, constant, &|| {
+        find(self.own(&self.left, constant), &LEFT, key, &[constant], &|| {
             let aligned = self.aligned(constant);
             PackedLeft::new(&part.of(&aligned), m, k)
         })
@@ -141,7 +147,7 @@ impl PackedConstants {
         (k, n): (usize, usize),
     ) -> Arc<Pack<PackedRight>> {
         let key = key(constant, part, (k, n));
-        find(self.own(&self.right, constant), &RIGHT, key, constant, &|| {
+        find(self.own(&self.right, constant), &RIGHT, key, &[constant], &|| {
             let aligned = self.aligned(constant);
             PackedRight::of_constant(&part.of(&aligned), k, n)
         })
@@ -156,7 +162,7 @@ impl PackedConstants {
     ) -> Arc<Pack<PackedFilters>> {
         let part = Part { offset: at, row: (q * taps) as isize, col: taps as isize };
         let key = key(constant, part, (o, q));
-        find(self.own(&self.filters, constant), &FILTERS, key, constant, &|| {
+        find(self.own(&self.filters, constant), &FILTERS, key, &[constant], &|| {
             let aligned = self.aligned(constant);
             let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
             PackedFilters::new(&all[at..][..o * q * taps], (o, q, taps))
@@ -188,7 +194,7 @@ impl PackedConstants {
             let chosen: Vec<f32> = (0..o).flat_map(filter).flat_map(taps).collect();
             PackedFilters::new(&chosen, (o, q, places.len()))
         };
-        find(self.own(&self.filters, constant), &FILTERS, key, constant, &pack)
+        find(self.own(&self.filters, constant), &FILTERS, key, &[constant], &pack)
     }
 
     /// The packed form of a matrix of bytes that begins at element `offset` of `constant`.
@@ -205,9 +211,22 @@ impl PackedConstants {
             self.own(&self.bytes, constant),
             &BYTES,
             Key { address, offset, strides, sizes, taps: vec![] },
-            constant,
+            &[constant],
             pack,
         )
+    }
+
+    /// The packed form of a matrix of numbers of few bits that is made of several constants, and of numbers that say how.
+    pub fn blocks(
+        &self,
+        constants: &[(&Tensor, &Layout)],
+        how: [usize; 2],
+        pack: &dyn Fn() -> BlockPanels,
+    ) -> Arc<Pack<BlockPanels>> {
+        let key = constants.iter().map(|&(t, layout)| (start(t), layout.clone())).collect();
+        let tensors: Vec<&Tensor> = constants.iter().map(|c| c.0).collect();
+        let own = tensors.iter().all(|t| self.is_kept(t)).then_some(&self.blocks);
+        find(own, &BLOCKS, (key, how), &tensors, pack)
     }
 
     /// The points of filters that begin at element `at` of `constant`, for tiles of a size.
@@ -220,7 +239,7 @@ impl PackedConstants {
     ) -> Arc<Pack<Points>> {
         let whole = Part { offset: at, row: 0, col: 1 };
         let key = (key(constant, whole, (1, filters.len())), filters, size);
-        find(self.own(&self.points, constant), &POINTS, key, constant, &|| {
+        find(self.own(&self.points, constant), &POINTS, key, &[constant], &|| {
             let aligned = self.aligned(constant);
             let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
             Points::new(&all[at..][..filters.len()], filters, size)
@@ -267,7 +286,7 @@ fn find<P, K: Clone + Eq + Hash>(
     own: Option<&Store<Arc<Pack<P>>, K>>,
     all: &Store<Weak<Pack<P>>, K>,
     key: K,
-    constant: &Tensor,
+    constants: &[&Tensor],
     pack: &dyn Fn() -> P,
 ) -> Arc<Pack<P>> {
     let mut own = own.map(|own| own.lock().unwrap_or_else(PoisonError::into_inner));
@@ -277,7 +296,8 @@ fn find<P, K: Clone + Eq + Hash>(
     let shared = || all.lock().unwrap_or_else(PoisonError::into_inner);
     let other = shared().get(&key).and_then(Weak::upgrade);
     let found = other.unwrap_or_else(|| {
-        let new = Arc::new(Pack { packed: pack(), _constant: constant.bytes().clone() });
+        let constants = constants.iter().map(|t| t.bytes().clone()).collect();
+        let new = Arc::new(Pack { packed: pack(), _constants: constants });
         let mut shared = shared();
         // Another session may have packed it meanwhile.
         let found = shared.get(&key).and_then(Weak::upgrade).unwrap_or(new);

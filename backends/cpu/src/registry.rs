@@ -1,6 +1,7 @@
 //! The implementations of this backend, by the keys that target texts use. The only module of it that names
 //! operators.
 
+use super::blocks::formats;
 use super::launch::Maker;
 use super::reduce::Monoid;
 use super::*;
@@ -76,6 +77,44 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "gemm" => native(ANY, Epilogue, &[("matmul", matmul::make)]),
         "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
         "gemm_int8" => native(SUMS_OF_BYTES, Epilogue, &[("matmul_integer", int8::matmul)]),
+        "gemm_blocks" => native(
+            FLOATS,
+            Epilogue,
+            &[
+                ("q4_0_product", |s| blocks::product(s, &formats::Q4_0)),
+                ("q4_1_product", |s| blocks::product(s, &formats::Q4_1)),
+                ("q5_0_product", |s| blocks::product(s, &formats::Q5_0)),
+                ("q5_1_product", |s| blocks::product(s, &formats::Q5_1)),
+                ("q8_0_product", |s| blocks::product(s, &formats::Q8_0)),
+                ("q4_k_product", |s| blocks::product(s, &formats::Q4_K)),
+                ("q5_k_product", |s| blocks::product(s, &formats::Q5_K)),
+                ("q6_k_product", |s| blocks::product(s, &formats::Q6_K)),
+                ("n_bits_product", blocks::bits_product),
+                ("n_bits_product_by_groups", blocks::bits_product_by_groups),
+            ],
+        ),
+        "blocks" => native(
+            &[DType::F32],
+            Nothing,
+            &[
+                ("q4_0", |s| blocks::numbers(s, &formats::Q4_0)),
+                ("q4_1", |s| blocks::numbers(s, &formats::Q4_1)),
+                ("q5_0", |s| blocks::numbers(s, &formats::Q5_0)),
+                ("q5_1", |s| blocks::numbers(s, &formats::Q5_1)),
+                ("q8_0", |s| blocks::numbers(s, &formats::Q8_0)),
+                ("q4_k", |s| blocks::numbers(s, &formats::Q4_K)),
+                ("q5_k", |s| blocks::numbers(s, &formats::Q5_K)),
+                ("q6_k", |s| blocks::numbers(s, &formats::Q6_K)),
+                ("q4_0_rows", |s| blocks::chosen_rows(s, &formats::Q4_0)),
+                ("q4_1_rows", |s| blocks::chosen_rows(s, &formats::Q4_1)),
+                ("q5_0_rows", |s| blocks::chosen_rows(s, &formats::Q5_0)),
+                ("q5_1_rows", |s| blocks::chosen_rows(s, &formats::Q5_1)),
+                ("q8_0_rows", |s| blocks::chosen_rows(s, &formats::Q8_0)),
+                ("q4_k_rows", |s| blocks::chosen_rows(s, &formats::Q4_K)),
+                ("q5_k_rows", |s| blocks::chosen_rows(s, &formats::Q5_K)),
+                ("q6_k_rows", |s| blocks::chosen_rows(s, &formats::Q6_K)),
+            ],
+        ),
         "conv_int8" => native(SUMS_OF_BYTES, Epilogue, &[("conv_integer", int8::conv)]),
         "conv_int8_channels_last" => native(
             SUMS_OF_BYTES,

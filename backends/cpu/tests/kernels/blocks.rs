@@ -3,7 +3,7 @@
 use super::support::*;
 use half::f16;
 use mlc_backends::reference::{Precision, Reference};
-use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::ir::{Attr, DType, Tensor, Value};
 
 /// A format: its name, the bytes of a block, its numbers, where it has numbers of 16 bits, and what number `i` of a block is.
 pub struct Format {
@@ -174,5 +174,175 @@ fn blocks_are_decoded() {
                 });
             }
         }
+    }
+}
+
+/// Rows on both sides of what is computed together, and of what is computed from packed words; columns on both sides of a panel.
+const SIZES: [(usize, usize, usize); 10] = [
+    (1, 1, 1),
+    (1, 16, 3),
+    (1, 50, 2),
+    (2, 33, 1),
+    (3, 15, 2),
+    (4, 32, 5),
+    (5, 17, 1),
+    (8, 48, 2),
+    (9, 70, 3),
+    (33, 40, 1),
+];
+
+/// What sums of so many products with numbers of such a size may be off by.
+fn room(k: usize, numbers: &[f64]) -> Tolerance {
+    let largest = numbers.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    Tolerance(2e-7 * k as f64 * largest, 0.0)
+}
+
+#[test]
+fn products_with_blocks() {
+    for (f, format) in FORMATS.iter().enumerate() {
+        for (i, (m, n, blocks)) in SIZES.into_iter().enumerate() {
+            let k = blocks * format.numbers;
+            let library = library();
+            let bytes = format.draw(&mut Case::new(&library), n, blocks, false);
+            let room = room(k, &format.decoded(bytes.bytes()));
+            check(&format!("{} {m} x {k} x {n}", format.name), room, |c| {
+                let x = c.input(DType::F32, &[m, k]);
+                let w = match (i + f) % 3 {
+                    0 => c.given(bytes),
+                    _ => c.builder.constant(bytes),
+                };
+                let y = c.apply(&format!("{}_product", format.name), &[], &[x, w]);
+                // What follows is computed on each part of the sums.
+                let bias = c.constant(DType::F32, &[n]);
+                let bias = c.broadcast(bias, &[1], &[m, n]);
+                let last = c.apply("add", &[], &[y, bias]);
+                if i % 2 == 0 { vec![y] } else { vec![last] }
+            });
+        }
+    }
+}
+
+#[test]
+fn products_of_several_axes_that_lie_elsewhere() {
+    for m in [2, 7] {
+        check("transposed rows", Tolerance(1e-4, 0.0), |c| {
+            let bytes = FORMATS[1].draw(c, 20, 2, false);
+            let (x, w) = (c.input(DType::F32, &[3, 64, m]), c.builder.constant(bytes));
+            let turn = [("perm", Attr::ints([0, 2, 1]))];
+            let x = c.apply("transpose", &turn, &[x]);
+            vec![c.apply("q4_1_product", &[], &[x, w])]
+        });
+    }
+    for (m, n, blocks) in [(0, 5, 1), (3, 0, 2), (2, 3, 0), (1, 0, 1)] {
+        check("nothing", Tolerance(0.0, 0.0), |c| {
+            let bytes = FORMATS[0].draw(c, n, blocks, false);
+            let (x, w) = (c.input(DType::F32, &[m, blocks * 32]), c.builder.constant(bytes));
+            vec![c.apply("q4_0_product", &[], &[x, w])]
+        });
+    }
+    check("numbers of 16 bits", Tolerance(0.01, 0.01), |c| {
+        let bytes = FORMATS[4].draw(c, 20, 2, false);
+        let (x, w) = (c.input(DType::F32, &[2, 64]), c.builder.constant(bytes));
+        let (half, single) = ([("to", Attr::DType(DType::F16))], [("to", Attr::DType(DType::F32))]);
+        let x = c.apply("cast", &half, &[x]);
+        let x = c.apply("cast", &single, &[x]);
+        vec![c.apply("q8_0_product", &[], &[x, w])]
+    });
+}
+
+/// Scales of every kind: what is not finite stays so, as an infinity or as no number.
+#[test]
+fn scales_without_a_number() {
+    for format in &FORMATS {
+        for m in [1, 3, 10] {
+            let library = library();
+            let mut c = Case::new(&library);
+            let (n, blocks) = (37, 3);
+            let bytes = format.draw(&mut c, n, blocks, true);
+            let (x, w) =
+                (c.input(DType::F32, &[m, blocks * format.numbers]), c.builder.constant(bytes));
+            let y = c.apply(&format!("{}_product", format.name), &[], &[x, w]);
+            let (program, inputs) = c.finish(&[y]);
+            let reference = Reference { precision: Precision::F64, ..Reference::default() };
+            let wanted = reference.run_values(&program, &library, &inputs).expect("runs");
+            let got = run(&program, &inputs, 1).expect("runs");
+            let largest = wanted[0].to_f64().into_iter().filter(|v| v.is_finite());
+            let largest = largest.fold(1.0f64, |m, v| m.max(v.abs()));
+            for (i, (got, wanted)) in
+                got[0].to_f64().into_iter().zip(wanted[0].to_f64()).enumerate()
+            {
+                let near = (got - wanted).abs() <= 1e-5 * largest;
+                let same = near || !got.is_finite() && !wanted.is_finite();
+                assert!(same, "{} of {m} rows: element {i} is {got}, not {wanted}", format.name);
+            }
+        }
+    }
+}
+
+/// Zero points of blocks: the usual one for all, whole numbers, or any.
+fn zeros(c: &mut Case<'_>, kind: usize, bits: u32, shape: &[usize; 2]) -> Value {
+    let len = shape[0] * shape[1];
+    let most = f64::from(1u32 << bits);
+    let values: Vec<f64> = (0..len)
+        .map(|i| match kind {
+            0 => most / 2.0,
+            1 => (i * 7 % 256) as f64 % most,
+            2 => (i % 5) as f64 * 1.25 - 2.0,
+            _ => 3.0,
+        })
+        .collect();
+    c.builder.constant(Tensor::from_f64(DType::F32, shape.to_vec(), &values))
+}
+
+#[test]
+fn products_with_numbers_of_few_bits() {
+    let sizes = [
+        (1, 33, 2, 32, 64),
+        (1, 16, 3, 16, 41),
+        (2, 7, 1, 64, 50),
+        (4, 20, 4, 32, 128),
+        (9, 40, 3, 16, 45),
+        (40, 24, 2, 128, 200),
+    ];
+    for bits in [2u32, 4, 8] {
+        for (i, (m, n, b, block, k)) in sizes.into_iter().enumerate() {
+            for grouped in [false, true] {
+                let kind = i + bits as usize + usize::from(grouped);
+                let room = Tolerance(4e-7 * k as f64 * f64::from((1u32 << bits) + 2), 0.0);
+                check(&format!("{bits} bits {m} x {k} x {n} {grouped}"), room, |c| {
+                    let drawn = c.tensor(DType::F32, &[n * b * block * bits as usize / 8]).to_f64();
+                    let bytes: Vec<u8> = drawn.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
+                    let shape = vec![n, b, block * bits as usize / 8];
+                    let w = Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes");
+                    let w = if kind % 4 == 3 { c.given(w) } else { c.builder.constant(w) };
+                    let x = c.input(DType::F32, &[m, k]);
+                    let s = c.constant(DType::F32, &[n, b]);
+                    let z = zeros(c, kind % 4, bits, &[n, b]);
+                    let attrs = [("bits", Attr::int(i64::from(bits)))];
+                    if !grouped {
+                        return vec![c.apply("n_bits_product", &attrs, &[x, w, s, z])];
+                    }
+                    // Negative ones count from the end, and one group has more numbers than a block.
+                    let (b, of) = (b as i64, |i: usize| (i * i % 7) as i64 % b as i64);
+                    let groups: Vec<i64> =
+                        (0..k).map(|i| of(i) - b * i64::from(i % 5 == 0)).collect();
+                    let g = c.builder.constant(Tensor::from_i64(DType::I32, vec![k], &groups));
+                    vec![c.apply("n_bits_product_by_groups", &attrs, &[x, w, s, z, g])]
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_an_index_names() {
+    for format in &FORMATS {
+        check(format.name, Tolerance(0.0, 1e-6), |c| {
+            let bytes = format.draw(c, 7, 2, true);
+            let w = c.builder.constant(bytes);
+            let i = Tensor::from_i64(DType::I64, vec![2, 3], &[0, 6, -1, -7, 3, 3]);
+            let i = c.given(i);
+            vec![c.apply(&format!("{}_rows", format.name), &[], &[w, i])]
+        });
     }
 }

@@ -1,0 +1,108 @@
+//! Numbers of few bits as real numbers in memory: tiles for products, and whole tensors.
+
+use super::formats::Format;
+use super::panels::{BlockPanels, LANES};
+use super::row_starts;
+use crate::convert::int_at;
+use crate::launch::{Array, Context, Launch, LaunchSite};
+use crate::layout::odometer;
+use crate::simd::simd;
+use mlc_dsl::ir::DType;
+use std::ops::Range;
+
+simd! {
+    /// Some lanes of the lines of a panel at some places, `width` elements apart.
+    pub fn tile(w: &BlockPanels, panel: usize, places: &Range<usize>, lanes: (usize, usize), to: &mut [f32], width: usize) {
+        let (lane, count) = lanes;
+        w.lines(panel, places.clone(), |place, line| {
+            let to = &mut to[(place - places.start) * width..];
+            match to.first_chunk_mut::<LANES>() {
+                Some(to) if count == LANES => *to = *line,
+                _ => to[..count].copy_from_slice(&line[lane..lane + count]),
+            }
+        });
+    }
+}
+
+/// The numbers of a tensor of blocks.
+struct Numbers {
+    format: &'static Format,
+    starts: Vec<usize>,
+    blocks: usize,
+}
+
+/// Prepares the numbers of blocks of a format, row by row.
+pub fn make(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
+    let [w] = site.args else { return None };
+    let starts = row_starts(&w.layout, format).filter(|_| w.dtype == DType::U8)?;
+    let blocks = w.layout.shape[w.layout.rank() - 2];
+    Some(Box::new(Numbers { format, starts, blocks }))
+}
+
+impl Launch for Numbers {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        let wide = self.blocks * self.format.numbers;
+        cx.threads.chunks(out, wide, GRAIN, |first, part| {
+            for (i, row) in part.chunks_exact_mut(wide).enumerate() {
+                let start = self.starts[first / wide + i];
+                self.format
+                    .numbers_of(&inputs[0].bytes[start..][..self.blocks * self.format.bytes], row);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Some rows of a matrix of blocks.
+struct ChosenRows {
+    format: &'static Format,
+    starts: Vec<usize>,
+    blocks: usize,
+}
+
+/// Prepares the numbers of the rows that an index names, negative ones counted from the end.
+pub fn rows(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
+    let [w, _] = site.args else { return None };
+    let starts = row_starts(&w.layout, format).filter(|_| w.layout.rank() == 3)?;
+    Some(Box::new(ChosenRows { format, starts, blocks: w.layout.shape[1] }))
+}
+
+impl Launch for ChosenRows {
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let (bytes, index, n) = (inputs[0].bytes, &inputs[1], self.starts.len() as i64);
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        let mut rows = out.chunks_exact_mut((self.blocks * self.format.numbers).max(1));
+        let (mut bad, strides) = (None, [index.layout.strides.as_slice()]);
+        odometer(&index.layout.shape, strides, [index.layout.offset], |[at]| {
+            let i = int_at(index.dtype, index.bytes, at);
+            let counted = if i < 0 { i.wrapping_add(n) } else { i };
+            match (rows.next(), (0..n).contains(&counted)) {
+                (Some(row), true) => {
+                    let bytes = &bytes[self.starts[counted as usize]..];
+                    self.format.numbers_of(&bytes[..self.blocks * self.format.bytes], row);
+                }
+                (Some(_), false) => bad = bad.or(Some(i)),
+                // Nothing is read for a result without elements.
+                (None, _) => {}
+            }
+        });
+        match bad {
+            Some(i) => Err(format!("index {i} is outside an axis of {n} elements")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Numbers of a task that is worth handing over.
+const GRAIN: usize = 1 << 14;

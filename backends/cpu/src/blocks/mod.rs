@@ -1,0 +1,277 @@
+//! Products with matrices of numbers of few bits, which are made real numbers on the way: the matrix is read as it is packed.
+//!
+//! A few rows take its words straight to sums; more rows multiply with tiles of real numbers that stay in the cache.
+
+mod bits;
+mod decode;
+pub mod formats;
+mod panels;
+mod rows;
+
+pub use bits::{product as bits_product, product_by_groups as bits_product_by_groups};
+pub use decode::{make as numbers, rows as chosen_rows};
+pub use panels::BlockPanels;
+
+use super::buffer::with_scratch;
+use super::gemm::pack::panels as right_panels;
+use super::gemm::{Finish, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
+use super::launch::{Array, Context, Launch, LaunchSite};
+use super::layout::{Layout, odometer};
+use super::packed_constants::Pack;
+use super::threads::SharedSlice;
+use formats::Format;
+use mlc_dsl::ir::DType;
+use panels::LANES;
+use rows::{Factors, Strip, TOGETHER, prepare, strip};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most rows that are computed from packed words.
+const FEW_ROWS: usize = 8;
+/// Products of a task that is worth handing over.
+const GRAIN: usize = 1 << 16;
+
+/// Packs the operands of a launch, the first one aside, from their memory.
+type Packer = Box<dyn Fn(&[&[u8]]) -> BlockPanels + Send + Sync>;
+
+/// A product with a matrix of known shape.
+struct BlockProduct {
+    sizes: GemmSizes,
+    /// Where the rows of the left operand begin, and the step between their elements.
+    starts: Vec<usize>,
+    step: isize,
+    /// The right operand, if it is constant.
+    packed: Option<Arc<Pack<BlockPanels>>>,
+    pack: Packer,
+}
+
+/// Prepares the product with a matrix in blocks of a format.
+pub fn product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
+    let [x, w] = site.args else { return None };
+    if x.dtype != DType::F32 || w.dtype != DType::U8 {
+        return None;
+    }
+    let pack = packer(&w.layout, format)?;
+    BlockProduct::new(site, (w.layout.shape[0], 0), pack)
+}
+
+/// What packs a matrix that lies so; `None` unless the blocks of each row lie one after the other.
+fn packer(w: &Layout, format: &'static Format) -> Option<Packer> {
+    let &[n, blocks, _] = w.shape.as_slice() else { return None };
+    let start = row_starts(w, format)?;
+    Some(Box::new(move |operands| format.pack(operands[0], (n, blocks), |r| start[r])))
+}
+
+/// Where each row of blocks begins, over all axes before the last two.
+fn row_starts(w: &Layout, format: &Format) -> Option<Vec<usize>> {
+    let rank = w.rank().checked_sub(2)?;
+    let (blocks, bytes) = (w.shape[rank], w.shape[rank + 1]);
+    let dense = w.strides[rank + 1] == 1 && (blocks <= 1 || w.strides[rank] == bytes as isize);
+    if bytes != format.bytes || !dense {
+        return None;
+    }
+    let mut starts = vec![];
+    odometer(&w.shape[..rank], [&w.strides[..rank]], [w.offset], |[at]| starts.push(at));
+    Some(starts)
+}
+
+impl BlockProduct {
+    /// The product of the first operand with what `pack` makes of the others, a matrix of `n` rows whose operands hold numbers of so many bits,
+    /// or of a format.
+    fn new(
+        site: &LaunchSite<'_>,
+        (n, bits): (usize, usize),
+        pack: Packer,
+    ) -> Option<Box<dyn Launch>> {
+        let x = &site.args.first()?.layout;
+        let rank = x.rank().checked_sub(1)?;
+        let mut starts = vec![];
+        odometer(&x.shape[..rank], [&x.strides[..rank]], [x.offset], |[at]| starts.push(at));
+        let sizes = GemmSizes { m: starts.len(), n, k: x.shape[rank] };
+        let operands = site.args[1..].iter();
+        let constants: Option<Vec<_>> =
+            operands.map(|a| Some((a.constant.as_ref()?, &a.layout))).collect();
+        let packed = constants.map(|constants| {
+            let bytes: Vec<&[u8]> = constants.iter().map(|c| &c.0.bytes()[..]).collect();
+            site.packs.blocks(&constants, [sizes.k, bits], &|| pack(&bytes))
+        });
+        Some(Box::new(BlockProduct { sizes, starts, step: x.strides[rank], packed, pack }))
+    }
+}
+
+impl Launch for BlockProduct {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        let GemmSizes { m, n, .. } = self.sizes;
+        if m * n == 0 {
+            return Ok(());
+        }
+        let own;
+        let w = match &self.packed {
+            Some(packed) => &***packed,
+            None => {
+                let operands: Vec<&[u8]> = inputs[1..].iter().map(|a| a.bytes).collect();
+                own = (self.pack)(&operands);
+                &own
+            }
+        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
+        let finish = Finish::of(cx, (m, n), &block);
+        match m <= FEW_ROWS {
+            true => self.few_rows(cx, inputs[0].typed(), w, out, &finish),
+            false => self.many_rows(cx, inputs[0].typed(), w, out, finish),
+        }
+        Ok(())
+    }
+
+    fn reads(&self, input: usize) -> bool {
+        input == 0 || self.packed.is_none()
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+
+    fn scratch(&self) -> u64 {
+        let w = if self.packed.is_some() { 0 } else { self.sizes.n * self.sizes.k * 2 };
+        (w + self.sizes.m * self.sizes.k * 4) as u64
+    }
+}
+
+impl BlockProduct {
+    /// Element `k` of row `r` of the left operand.
+    fn element(&self, x: &[f32], r: usize, k: usize) -> f32 {
+        x[(self.starts[r] as isize + k as isize * self.step) as usize]
+    }
+
+    /// All rows with each panel, whose words are read once.
+    fn few_rows(
+        &self,
+        cx: &Context<'_>,
+        x: &[f32],
+        w: &BlockPanels,
+        out: &mut [f32],
+        finish: &Finish<'_>,
+    ) {
+        let GemmSizes { m, n, k } = self.sizes;
+        let (depth, groups, count) = (w.depth, w.groups(), w.count());
+        let tasks = cx.threads.tasks(m * n * k, GRAIN).min(count.div_ceil(2));
+        let shared = SharedSlice::new(out);
+        with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
+            for r in 0..m {
+                let line = &mut lines[r * depth..][..depth];
+                let at = |i: usize| if i < k { self.element(x, r, i) } else { 0.0 };
+                prepare(w, at, line, &mut sums[r * groups..][..groups]);
+            }
+            let (lines, sums) = (&lines[..m * depth], &sums[..m * groups]);
+            cx.threads.each(tasks, |task| {
+                let panels = count * task / tasks..count * (task + 1) / tasks;
+                few_rows(w, (lines, sums), m, panels.clone(), &shared);
+                let columns = panels.start * LANES..(panels.end * LANES).min(n);
+                for r in 0..m {
+                    let at = r * n + columns.start;
+                    // SAFETY: every task has its own columns, and is done with them.
+                    let part = unsafe { shared.part(at, columns.len()) };
+                    finish.apply(at, part, n);
+                }
+            });
+        });
+    }
+
+    /// Tiles of real numbers, in the order of the places.
+    fn many_rows(
+        &self,
+        cx: &Context<'_>,
+        x: &[f32],
+        w: &BlockPanels,
+        out: &mut [f32],
+        finish: Finish<'_>,
+    ) {
+        let GemmSizes { m, n, k } = self.sizes;
+        let depth = w.depth;
+        let even = |d: usize| self.starts.windows(2).all(|s| s[1] == s[0] + d);
+        let apart = if m > 1 { self.starts[1].wrapping_sub(self.starts[0]) } else { k };
+        let plain = w.order.is_none() && depth == k && self.step == 1 && even(apart);
+        let lens = [if plain { 0 } else { m * depth }];
+        with_scratch::<f32, 1, _>(lens, |[copy]| {
+            if !plain {
+                for (r, line) in copy[..m * depth].chunks_exact_mut(depth.max(1)).enumerate() {
+                    for (place, to) in line.iter_mut().enumerate() {
+                        *to = w.number_at(place, k).map_or(0.0, |k| self.element(x, r, k));
+                    }
+                }
+            }
+            let left = match plain {
+                true => Matrix { data: x, offset: self.starts[0], row: apart as isize, col: 1 },
+                false => Matrix { data: copy, offset: 0, row: depth as isize, col: 1 },
+            };
+            let sizes = GemmSizes { m, n, k: depth };
+            let tiles = Tiles(w);
+            let product =
+                |_| Product { left: Left::Plain(left), right: Right::Implicit(&tiles), at: 0 };
+            gemm(cx.threads, sizes, 1, product, out, finish);
+        });
+    }
+}
+
+/// Products of some panels with all rows.
+fn few_rows(
+    w: &BlockPanels,
+    (lines, sums): (&[f32], &[f32]),
+    m: usize,
+    panels: Range<usize>,
+    out: &SharedSlice<'_, f32>,
+) {
+    let (depth, groups, n) = (w.depth, w.groups(), w.rows);
+    let at_once = if m == 1 { 2 } else { 1 };
+    let mut results = [0f32; TOGETHER * LANES];
+    let mut first = panels.start;
+    while first < panels.end {
+        let count = at_once.min(panels.end - first);
+        let words = [w.panel(first), w.panel(first + count - 1)];
+        for r in (0..m).step_by(TOGETHER) {
+            let rows = TOGETHER.min(m - r);
+            let factors = Factors {
+                lines: &lines[r * depth..][..rows * depth],
+                sums: &sums[r * groups..][..rows * groups],
+            };
+            strip(&Strip { form: w.form, panels: &words[..count], factors, rows }, &mut results);
+            for (i, result) in results.as_chunks::<LANES>().0.iter().take(rows * count).enumerate()
+            {
+                let column = (first + i / rows) * LANES;
+                let wide = LANES.min(n - column);
+                // SAFETY: every task has its own panels.
+                let to = unsafe { out.part((r + i % rows) * n + column, wide) };
+                to.copy_from_slice(&result[..wide]);
+            }
+        }
+        first += count;
+    }
+}
+
+/// The matrix, turned, as right panels of real numbers.
+struct Tiles<'a>(&'a BlockPanels);
+
+impl ImplicitColumns for Tiles<'_> {
+    fn pack(&self, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
+        let (k, full) = (depth.len(), super::gemm::kernel::shape().cols);
+        for (p, (cols, width)) in right_panels(cols).enumerate() {
+            let panel = &mut dst[p * full * k..][..width * k];
+            if cols.len() < width {
+                panel.fill(0.0);
+            }
+            let mut c = cols.start;
+            while c < cols.end {
+                let (lane, to) = (c % LANES, c - cols.start);
+                let count = (LANES - lane).min(cols.end - c);
+                decode::tile(self.0, c / LANES, &depth, (lane, count), &mut panel[to..], width);
+                c += count;
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Matrices of numbers of few bits whose groups have scales, packed for products: sixteen rows side by side, so that a vector holds one number of
+//! each, and all that a group of them needs in one place.
+//!
+//! A row's number is its scale times what is stored, and less or more. Sums of whole groups are scaled, never single numbers.
+
+use crate::buffer::Buffer;
+use std::ops::Range;
+
+/// Rows side by side.
+pub const LANES: usize = 16;
+
+/// What is added to scaled numbers, or taken off before, group by group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Offset {
+    /// Nothing.
+    None,
+    /// This is taken off all numbers.
+    Same(f32),
+    /// A whole number from 0 to 255 is taken off the numbers of each group; of signed ones, 128 less than that.
+    Bytes,
+    /// A number of 16 bits is added to the scaled numbers of each group.
+    Half,
+    /// A number of 32 bits is.
+    Single,
+}
+
+/// How the numbers of a matrix are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Form {
+    /// Signed numbers of eight bits instead of unsigned ones of four.
+    pub wide: bool,
+    /// Numbers of a group: a multiple of eight.
+    pub group: usize,
+    /// Scales of 16 bits instead of 32.
+    pub half: bool,
+    pub offset: Offset,
+}
+
+impl Form {
+    /// Bits of a number.
+    pub const fn bits(self) -> usize {
+        if self.wide { 8 } else { 4 }
+    }
+
+    /// Words of the scales of a group.
+    pub fn scales(self) -> usize {
+        if self.half { LANES / 2 } else { LANES }
+    }
+
+    /// Words before the numbers of a group.
+    pub fn head(self) -> usize {
+        let offsets = match self.offset {
+            Offset::None | Offset::Same(_) => 0,
+            Offset::Bytes => LANES / 4,
+            Offset::Half => LANES / 2,
+            Offset::Single => LANES,
+        };
+        self.scales() + offsets
+    }
+
+    /// Words of a group.
+    pub fn words(self) -> usize {
+        self.head() + self.group * self.bits() / 32 * LANES
+    }
+}
+
+/// One row while a matrix is packed.
+pub struct Row<'a> {
+    /// Stored numbers: of eight bits as their bits, all others below 16.
+    pub numbers: &'a mut [u8],
+    /// A scale for each group.
+    pub scales: &'a mut [f32],
+    /// What [`Offset`] says, unless it is the same for all.
+    pub offsets: &'a mut [f32],
+}
+
+/// A packed matrix.
+pub struct BlockPanels {
+    pub form: Form,
+    /// Rows.
+    pub rows: usize,
+    /// Numbers of a row, with those that fill up groups.
+    pub depth: usize,
+    /// Which number of a row stands at each place, if not the same; none that fills up a group.
+    pub order: Option<Vec<Option<u32>>>,
+    words: Buffer,
+}
+
+impl BlockPanels {
+    /// The matrix whose rows `fill` writes: zeros at first.
+    pub fn new(
+        form: Form,
+        (rows, depth): (usize, usize),
+        order: Option<Vec<Option<u32>>>,
+        mut fill: impl FnMut(usize, Row<'_>),
+    ) -> BlockPanels {
+        let groups = depth / form.group;
+        let size = groups * form.words();
+        let mut words = Buffer::new(rows.div_ceil(LANES) * size * 4);
+        let all: &mut [u32] = bytemuck::cast_slice_mut(words.bytes_mut());
+        let mut numbers = vec![0u8; depth];
+        let (mut scales, mut offsets) = (vec![0f32; groups], vec![0f32; groups]);
+        for row in 0..rows {
+            numbers.fill(0);
+            scales.fill(0.0);
+            offsets.fill(0.0);
+            let to = Row { numbers: &mut numbers, scales: &mut scales, offsets: &mut offsets };
+            fill(row, to);
+            let panel = &mut all[row / LANES * size..][..size];
+            let groups = panel.chunks_exact_mut(form.words()).zip(numbers.chunks_exact(form.group));
+            for ((group, numbers), (&s, &o)) in groups.zip(scales.iter().zip(&offsets)) {
+                put(form, group, row % LANES, (numbers, s, o));
+            }
+        }
+        BlockPanels { form, rows, depth, order, words }
+    }
+
+    /// Panels of sixteen rows.
+    pub fn count(&self) -> usize {
+        self.rows.div_ceil(LANES)
+    }
+
+    /// Groups of a row.
+    pub fn groups(&self) -> usize {
+        self.depth / self.form.group
+    }
+
+    /// The words of a panel.
+    pub fn panel(&self, i: usize) -> &[u32] {
+        let size = self.groups() * self.form.words();
+        &bytemuck::cast_slice(self.words.bytes())[i * size..][..size]
+    }
+
+    /// The places of a row's numbers: which number each holds.
+    pub fn number_at(&self, place: usize, numbers: usize) -> Option<usize> {
+        match &self.order {
+            Some(order) => order[place].map(|k| k as usize),
+            None => (place < numbers).then_some(place),
+        }
+    }
+
+    /// Real numbers of sixteen rows at some places, one line of [`LANES`] each.
+    pub fn lines(
+        &self,
+        panel: usize,
+        places: Range<usize>,
+        mut line: impl FnMut(usize, &[f32; LANES]),
+    ) {
+        let (form, panel) = (self.form, self.panel(panel));
+        let per = 32 / form.bits();
+        let mut place = places.start;
+        while place < places.end {
+            let g = place / form.group;
+            let end = places.end.min((g + 1) * form.group);
+            let (head, data) = panel[g * form.words()..][..form.words()].split_at(form.head());
+            let (scales, offsets) = (scales(form, head), offsets(form, head));
+            for place in place..end {
+                let at = place - g * form.group;
+                let words = &data[at / per * LANES..][..LANES];
+                let shift = (at % per * form.bits()) as u32;
+                let numbers: [f32; LANES] = std::array::from_fn(|i| match form.wide {
+                    true => ((words[i] << (24 - shift)) as i32 >> 24) as f32,
+                    false => (words[i] >> shift & 15) as i32 as f32,
+                });
+                let values = match form.offset {
+                    Offset::None => std::array::from_fn(|i| numbers[i] * scales[i]),
+                    Offset::Same(_) | Offset::Bytes => {
+                        std::array::from_fn(|i| (numbers[i] - offsets[i]) * scales[i])
+                    }
+                    Offset::Half | Offset::Single => {
+                        std::array::from_fn(|i| numbers[i] * scales[i] + offsets[i])
+                    }
+                };
+                line(place, &values);
+            }
+            place = end;
+        }
+    }
+}
+
+/// Writes the group of one row.
+fn put(form: Form, group: &mut [u32], lane: usize, (numbers, scale, offset): (&[u8], f32, f32)) {
+    let (half_at, half_by) = (lane % (LANES / 2), lane / (LANES / 2) * 16);
+    let half = |v: f32| u32::from(half::f16::from_f32(v).to_bits()) << half_by;
+    let (head, data) = group.split_at_mut(form.head());
+    let (scales, offsets) = head.split_at_mut(form.scales());
+    match form.half {
+        true => scales[half_at] |= half(scale),
+        false => scales[lane] = scale.to_bits(),
+    }
+    match form.offset {
+        Offset::None | Offset::Same(_) => {}
+        Offset::Bytes => offsets[lane % 4] |= u32::from(offset as u8) << (lane / 4 * 8),
+        Offset::Half => offsets[half_at] |= half(offset),
+        Offset::Single => offsets[lane] = offset.to_bits(),
+    }
+    let per = 32 / form.bits();
+    for (i, &n) in numbers.iter().enumerate() {
+        data[i / per * LANES + lane] |= u32::from(n) << (i % per * form.bits());
+    }
+}
+
+/// The real number that 16 bits are.
+#[inline(always)]
+fn real(half: u32) -> f32 {
+    const SCALE: f32 = f32::from_bits((127 + 112) << 23);
+    let magnitude = (half & 0x7FFF) << 13;
+    let number = f32::from_bits(magnitude) * SCALE;
+    let special = if magnitude >= 0x7C00 << 13 { 0x7F80_0000 } else { 0 };
+    f32::from_bits(number.to_bits() | special | (half & 0x8000) << 16)
+}
+
+#[inline(always)]
+fn halves(words: &[u32]) -> [f32; LANES] {
+    let mut out = [0.0; LANES];
+    for i in 0..LANES / 2 {
+        out[i] = real(words[i] & 0xFFFF);
+        out[i + LANES / 2] = real(words[i] >> 16);
+    }
+    out
+}
+
+/// The scales of a group, by its first words.
+#[inline(always)]
+pub fn scales(form: Form, head: &[u32]) -> [f32; LANES] {
+    match form.half {
+        true => halves(&head[..LANES / 2]),
+        false => {
+            let head = &head[..LANES];
+            std::array::from_fn(|i| f32::from_bits(head[i]))
+        }
+    }
+}
+
+/// What is taken off or added.
+#[inline(always)]
+pub fn offsets(form: Form, head: &[u32]) -> [f32; LANES] {
+    let words = &head[form.scales()..];
+    match form.offset {
+        Offset::None => [0.0; LANES],
+        Offset::Same(o) => [o; LANES],
+        Offset::Bytes => {
+            let (words, less) = (&words[..LANES / 4], if form.wide { 128 } else { 0 });
+            std::array::from_fn(|i| ((words[i % 4] >> (i / 4 * 8) & 255) as i32 - less) as f32)
+        }
+        Offset::Half => halves(&words[..LANES / 2]),
+        Offset::Single => {
+            let words = &words[..LANES];
+            std::array::from_fn(|i| f32::from_bits(words[i]))
+        }
+    }
+}
