@@ -1,5 +1,7 @@
 //! Wrong laws that change values on some inputs: the guard turns each off and reports it, for every caller.
 
+mod by_nodes;
+
 use mlc_backends::Backend;
 use mlc_backends::reference::run_values;
 use mlc_cpu::Cpu;
