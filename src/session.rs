@@ -3,7 +3,6 @@
 use crate::device::{Device, constants};
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, Model, TensorInfo};
-use crate::stack::with_room;
 use crate::staged::{Prepare, StagedRuns};
 use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
@@ -166,7 +165,7 @@ impl Session {
             given.entry(name.clone()).or_insert_with(|| tensor.clone());
         }
         let planned = match &self.runs {
-            Runs::Staged(staged) => return with_room(|| staged.run(given)),
+            Runs::Staged(staged) => return staged.run(given),
             Runs::Planned(planned) => planned,
         };
         let inputs = in_order(&planned.plan.program, given)?;

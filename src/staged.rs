@@ -8,6 +8,7 @@ use crate::control_runs::ControlRun;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::session::Session;
+use crate::stack::with_room;
 #[cfg(feature = "cli")]
 use mlc_dsl::ir::Type;
 use mlc_dsl::ir::{DType, Program, Tensor};
@@ -258,7 +259,7 @@ impl StagedRuns {
         if let Some(whole) = self.whole.get() {
             return Ok(whole.clone());
         }
-        let raw = self.context.model.raw()?.ok_or_else(too_many)?;
+        let raw = with_room(|| self.context.model.raw())?.ok_or_else(too_many)?;
         Ok(self.whole.get_or_init(|| Arc::new(Part::new(raw))).clone())
     }
 }
@@ -320,12 +321,28 @@ impl Context {
         if let Some((_, step)) = known().iter().find(|(k, _)| k == key) {
             return Ok(step.clone());
         }
+        // Only what is new needs room for recursion: a thread for each run would take longer than many models.
+        let step = Arc::new(with_room(|| self.imported(part, key, inputs))?);
+        let mut known = known();
+        if known.len() >= MOST_STEPS {
+            known.remove(0);
+        }
+        known.push((key.clone(), step.clone()));
+        Ok(step)
+    }
+
+    fn imported(
+        &self,
+        part: &Part,
+        key: &Key,
+        inputs: &HashMap<String, Tensor>,
+    ) -> Result<Step, Error> {
         let mut raw = part.raw.clone();
         enter_shapes(&mut raw, inputs);
         unpack(&mut raw, inputs);
         let imported = import_part(&raw, self.model.library(), &key.answers);
         let of_data = key.of_data;
-        let step = match imported.map_err(|e| self.model.refused(e))? {
+        Ok(match imported.map_err(|e| self.model.refused(e))? {
             Imports::Whole(Stage::Done(imported)) => {
                 Step::Done((self.prepare)(&imported.program, of_data)?)
             }
@@ -341,14 +358,7 @@ impl Context {
                 controls: cut.controls.into_iter().map(ControlRun::new).collect(),
                 rest: Arc::new(Part::new(cut.rest)),
             },
-        };
-        let step = Arc::new(step);
-        let mut known = known();
-        if known.len() >= MOST_STEPS {
-            known.remove(0);
-        }
-        known.push((key.clone(), step.clone()));
-        Ok(step)
+        })
     }
 }
 
