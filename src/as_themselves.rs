@@ -10,12 +10,12 @@ use crate::error::Error;
 use crate::explain;
 use crate::model::Model;
 use crate::optimizer::info;
+use crate::pipeline::objective::Evaluation;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::Options;
 use crate::pipeline::report::CLOSE;
-use crate::pipeline::{Optimized, Report, prices};
+use crate::pipeline::{Optimized, Report};
 use mlc_dsl::library::Library;
-use mlc_extract::kernel_selection::by_kernel;
 use mlc_onnx::{ModelInfo, RawModel, domains};
 use std::collections::BTreeSet;
 
@@ -150,9 +150,8 @@ fn seconds_of(
     options: &Options,
 ) -> Result<f64, Error> {
     let Some(plan) = o.planned() else { return Ok(0.0) };
-    let prices = prices(library, options, &o.source)?;
     let of = explain::names(&plan.program);
-    let seconds = by_kernel(plan, library, &prices);
+    let seconds = Evaluation::new(options, library, &o.source)?.prices.by_kernel(plan);
     let own = plan
         .kernels
         .iter()

@@ -6,8 +6,8 @@ use mlc_cpu::{Cpu, Roofline, Watched};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::CostModel;
 use mlc_extract::work::Works;
+use mlc_extract::{CostModel, Size};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,14 +143,15 @@ impl<'a> Timed<'a> {
         self.least.values().sum()
     }
 
-    /// Its kernels in the order that they run in.
+    /// Its kernels in the order that they run in; work is counted at the size of the inputs.
     pub fn kernels(
         &self,
         library: &Library,
         model: &CostModel,
+        size: &Size,
         roofline: Option<Roofline>,
     ) -> Vec<KernelTime> {
-        let works = Works::new(library);
+        let works = Works::at(library, size.clone());
         let program = &self.plan.program;
         let measured = |k: usize| self.least.get(&k).copied().unwrap_or(0.0);
         let row = |(at, k): (usize, &mlc_dsl::plan::Kernel)| {

@@ -61,6 +61,7 @@ mod device;
 mod error;
 #[doc(hidden)]
 pub mod explain;
+mod extent_ranges;
 mod input_shapes;
 mod input_values;
 #[doc(hidden)]

@@ -4,6 +4,7 @@ use crate::as_read::AsRead;
 use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
+use crate::extent_ranges::{ExtentRanges, size_of};
 use crate::model::{Model, Reader, TensorInfo};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
@@ -20,6 +21,7 @@ use mlc_dsl::shown;
 use mlc_onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ pub struct Optimizer {
     opset: Option<i64>,
     place: BackendKind,
     check: Vec<Vec<(String, AnyArray)>>,
+    ranges: ExtentRanges,
 }
 
 impl Default for Optimizer {
@@ -47,6 +50,7 @@ impl Default for Optimizer {
             opset: None,
             place: BackendKind::Cpu,
             check: vec![],
+            ranges: ExtentRanges::default(),
         }
         .threads(all_threads())
     }
@@ -109,6 +113,12 @@ impl Optimizer {
     /// Gives an input its shape, as `("image", &[1, 3, 224, 224])`, or a symbol its extent, as `("batch", &[1])`.
     pub fn shape(self, name: &str, extents: &[u64]) -> Optimizer {
         Optimizer { reader: self.reader.shape(name, extents), ..self }
+    }
+
+    /// Says which extents come for a symbol, as `("seq", 1..=512)`: it stays open, and the result is the best for these.
+    pub fn extents(mut self, symbol: &str, range: RangeInclusive<u64>) -> Optimizer {
+        self.ranges.give(symbol, range);
+        self
     }
 
     /// Binds a symbol to an extent, as [`Reader::bind`] does.
@@ -289,6 +299,13 @@ impl Optimizer {
         };
         let given: Result<Vec<Vec<Tensor>>, Error> = self.check.iter().map(sample).collect();
         options.guard.given = given?;
+        options.sizes = match self.ranges.is_empty() {
+            true => {
+                let given = options.guard.given.iter().map(|g| size_of(&model.program, g));
+                given.chain(options.sizes).collect()
+            }
+            false => self.ranges.sizes(&model.program)?,
+        };
         Ok(options)
     }
 }
@@ -451,8 +468,7 @@ impl OptimizedModel {
     pub fn explain(&self) -> Result<Explanation, Error> {
         with_room(|| {
             let (library, options) = (&self.model.library, &self.options);
-            let prices = pipeline::prices(library, options, &self.result.source)?;
-            explain::explain(&self.result, library, &prices, options)
+            explain::explain(&self.result, library, options)
         })
     }
 

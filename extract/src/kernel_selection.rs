@@ -9,7 +9,7 @@ use crate::candidates::{
 use crate::layout::{self, Layout, LayoutNeed};
 use crate::plan_kernels::{KernelDraft, finish, reads};
 use crate::target::TargetPrices;
-use crate::work::{Works, bytes, copied_by_view, of_copies};
+use crate::work::Works;
 use crate::{Cost, CostModel, EGraphView, EGraphViewBuilder, Extractor, GreedyDag, Solution, Work};
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass, TargetItem};
@@ -128,12 +128,13 @@ struct Sites {
 
 impl Sites {
     fn of(program: &Program, library: &Library, prices: &TargetPrices<'_>) -> Sites {
+        let works = prices.works();
         let mut shapes: HashMap<&[Extent], u32> = HashMap::new();
         let (mut classes, mut entries): (Vec<Class>, Vec<OperatorNode>) = (Vec::new(), Vec::new());
         for (i, node) in program.nodes.iter().enumerate() {
             let fresh = shapes.len() as u32;
             let shape = *shapes.entry(&node.types[0].shape).or_insert(fresh);
-            let written: f64 = node.types.iter().map(bytes).sum();
+            let written: f64 = node.types.iter().map(|t| works.size().bytes(t)).sum();
             let mut args: Vec<u32> = node.args.iter().map(|a| a.node.0).collect();
             args.dedup();
             let mut read = written;
@@ -147,8 +148,8 @@ impl Sites {
                     }
                     let mut site = prices.any_site(*call, attrs, &types, &node.types);
                     let sizes: Vec<_> =
-                        node.args.iter().map(|a| copied_by_view(program, library, *a)).collect();
-                    site.work = of_copies(site.work, &types, &sizes);
+                        node.args.iter().map(|a| works.copied_by_view(program, *a)).collect();
+                    site.work = works.of_copies(site.work, &types, &sizes);
                     site.entry(i as u32, args.clone())
                 }
             };

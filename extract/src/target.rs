@@ -5,8 +5,8 @@
 
 use crate::candidates::{OperatorNode, Role, VIEWS};
 use crate::layout::Layout;
-use crate::work::{Works, bytes, elements};
-use crate::{CostModel, Work};
+use crate::work::Works;
+use crate::{CostModel, Size, Work};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{
@@ -212,6 +212,12 @@ impl<'a> TargetPrices<'a> {
         TargetPrices { jitter, ..self }
     }
 
+    /// The same at another size.
+    #[must_use]
+    pub fn at(self, size: Size) -> TargetPrices<'a> {
+        TargetPrices { works: Works::at(self.library, size), ..self }
+    }
+
     /// The same with another aim.
     #[must_use]
     pub fn aimed(self, aim: Aim) -> TargetPrices<'a> {
@@ -261,7 +267,7 @@ impl<'a> TargetPrices<'a> {
             return None;
         }
         let mut work = self.works.of(id, attrs, args, results);
-        work.launches = TIE * preference(call, results);
+        work.launches = TIE * preference(self.works.size(), call, results);
         if self.aim == Aim::Few && call.class != OpClass::View {
             work.launches += 1.0;
         }
@@ -376,8 +382,8 @@ impl<'a> TargetPrices<'a> {
         results: &[Type],
     ) -> Option<f64> {
         let Site { kernel, mut work, .. } = self.site(id, attrs, args, results)?;
-        work.read = args.iter().map(|t| bytes(t)).sum();
-        work.written = results.iter().map(bytes).sum();
+        work.read = args.iter().map(|t| self.works.size().bytes(t)).sum();
+        work.written = results.iter().map(|t| self.works.size().bytes(t)).sum();
         work.launches += 1.0;
         Some(self.seconds(kernel, results.first().map_or(DType::F32, |t| t.dtype), &work))
     }
@@ -411,11 +417,11 @@ fn is_defined(call: &Callable) -> bool {
 
 /// Tie-breaker between operators of equal cost: axes that its loops run over, operands, and arithmetic
 /// that is slower than sums and products, the more the larger the result.
-fn preference(c: &Callable, results: &[Type]) -> f64 {
+fn preference(at: &Size, c: &Callable, results: &[Type]) -> f64 {
     let axes: usize = results.iter().map(|t| t.rank()).sum();
     let shown = axes as f64 + 0.01 * c.inputs.len() as f64;
     let CallKind::Op(meanings) = &c.kind else { return shown };
-    let often = |t: &Type| (1.0 + elements(t)).ln() / 5.0;
+    let often = |t: &Type| (1.0 + at.elements(t)).ln() / 5.0;
     let each = meanings.iter().zip(results).map(|(m, t)| slowness(&m.value) * often(t));
     shown + 0.1 * each.sum::<f64>()
 }

@@ -1,14 +1,15 @@
 //! The work of operators (operations and bytes), derived from their meanings; costs and plans share this count.
 //!
-//! Knows no operator by name. Where an extent is symbolic, every symbol counts as [`NOMINAL`].
+//! Knows no operator by name. Where an extent is symbolic, it counts as a [`Size`] says.
 
 use crate::Work;
+use crate::size::Size;
 use crate::target::VIEW;
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind, IndexVar};
 use mlc_dsl::functions::Function;
 use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{
     AttrParam, CallId, CallKind, Callable, Dim, Input, Library, Name, OpClass, TypePattern,
 };
@@ -17,36 +18,30 @@ use mlc_dsl::unfold::definition;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-pub use mlc_dsl::plan::NOMINAL;
-
-/// The number of an extent, symbols at [`NOMINAL`].
-pub fn nominal(e: &Extent) -> f64 {
-    e.eval(&|_| Some(NOMINAL)).unwrap_or(1).max(0) as f64
-}
-
-/// Elements of a type, symbols at [`NOMINAL`].
-pub fn elements(ty: &Type) -> f64 {
-    ty.shape.iter().map(nominal).product()
-}
-
-/// Bytes of a value of a type, symbols at [`NOMINAL`].
-pub fn bytes(ty: &Type) -> f64 {
-    elements(ty) * ty.dtype.size() as f64
-}
-
 /// An application: operator, attributes, types of its arguments.
 type Application = (CallId, Vec<Attr>, Vec<Type>);
 
 /// Counts the work of operators; what a definition's body does is counted once.
 pub struct Works<'a> {
     library: &'a Library,
+    at: Size,
     definitions: RefCell<HashMap<Application, Work>>,
 }
 
 impl<'a> Works<'a> {
-    /// For the operators of a library.
+    /// For the operators of a library, at the default size.
     pub fn new(library: &'a Library) -> Works<'a> {
-        Works { library, definitions: RefCell::default() }
+        Works::at(library, Size::default())
+    }
+
+    /// The same at another size.
+    pub fn at(library: &'a Library, at: Size) -> Works<'a> {
+        Works { library, at, definitions: RefCell::default() }
+    }
+
+    /// The size that work is counted at.
+    pub fn size(&self) -> &Size {
+        &self.at
     }
 
     /// Operations of an application and points of its results; no bytes and no launch, for those are
@@ -55,31 +50,35 @@ impl<'a> Works<'a> {
         let call = self.library.call(id);
         match &call.kind {
             _ if call.class == OpClass::View => {
-                let points: f64 = results.iter().map(elements).sum();
+                let points: f64 = results.iter().map(|t| self.at.elements(t)).sum();
                 let moved = if reorders(call, attrs) { points } else { 0.0 };
-                Work { moved, rows: repeated_runs(call, attrs, results), ..Work::default() }
+                Work {
+                    moved,
+                    rows: repeated_runs(&self.at, call, attrs, results),
+                    ..Work::default()
+                }
             }
             CallKind::Op(_) => {
-                let moved = across(call, attrs, args);
-                let launches = STEP * steps(call, results);
-                Work { moved, launches, ..operations(call, attrs, args, results) }
+                let moved = across(&self.at, call, attrs, args);
+                let launches = STEP * steps(&self.at, call, results);
+                Work { moved, launches, ..operations(&self.at, call, attrs, args, results) }
             }
             CallKind::Def(_) => self.definition(id, attrs, args, results),
-            CallKind::Extern(_) => procedure(call, args, results),
+            CallKind::Extern(_) => procedure(&self.at, call, args, results),
         }
     }
 
     /// The work of a plan's kernel. A view that does not reorder is free.
     pub fn kernel(&self, program: &Program, k: &Kernel) -> Work {
         let mut work = Work { launches: 1.0, ..Work::default() };
-        let copied = |v: &Value| copied_by_view(program, self.library, *v);
+        let copied = |v: &Value| self.copied_by_view(program, *v);
         let copies = |args: &[Value]| args.iter().map(copied).collect::<Vec<_>>();
         for &n in &k.nodes {
             let node = program.node(n);
             if let NodeKind::Apply(call, attrs) = &node.kind {
                 let args: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
                 let own = self.of(*call, attrs, &args, &node.types);
-                let own = of_copies(own, &args, &copies(&node.args));
+                let own = self.of_copies(own, &args, &copies(&node.args));
                 let is_view = self.library.call(*call).class == OpClass::View;
                 // A constant is seen in another order before the first run.
                 let done = is_view && node.args.iter().all(|a| program.as_const(*a).is_some());
@@ -90,13 +89,40 @@ impl<'a> Works<'a> {
             return Work::default();
         }
         let constants = k.inputs.iter().filter(|v| program.as_const(**v).is_some());
-        work.fixed = constants.map(|v| bytes(program.ty(*v))).sum();
+        work.fixed = constants.map(|v| self.at.bytes(program.ty(*v))).sum();
         let read = |v: &Value| match copied(v) {
             Some(n) => n * program.ty(*v).dtype.size() as f64,
-            None => bytes(program.ty(*v)),
+            None => self.at.bytes(program.ty(*v)),
         };
         work.read = k.inputs.iter().map(read).sum();
-        work.written = k.outputs.iter().map(|v| bytes(program.ty(*v))).sum();
+        work.written = k.outputs.iter().map(|v| self.at.bytes(program.ty(*v))).sum();
+        work
+    }
+
+    /// Elements of a value of type `to` that is made by a view of one of type `from`, if it repeats these along an open axis. How often
+    /// is not known, and a runtime multiplies all copies at once.
+    pub fn copied(&self, from: &Type, to: &Type) -> Option<f64> {
+        let is_open = to.shape.iter().any(|e| e.as_const().is_none());
+        let elements = |t: &Type| self.at.elements(t);
+        (is_open && elements(from) < elements(to)).then(|| elements(from))
+    }
+
+    /// The same of a value of a program.
+    pub fn copied_by_view(&self, program: &Program, v: Value) -> Option<f64> {
+        let NodeKind::Apply(call, _) = &program.node(v.node).kind else { return None };
+        let is_view = self.library.call(*call).class == OpClass::View;
+        let from = program.node(v.node).args.first().filter(|_| is_view)?;
+        self.copied(program.ty(*from), program.ty(v))
+    }
+
+    /// The work of a contraction whose operands are [copies](Self::copied): of each, the elements that there are.
+    pub fn of_copies(&self, mut work: Work, args: &[&Type], copied: &[Option<f64>]) -> Work {
+        if work.thin > 0.0 && copied.iter().any(Option::is_some) {
+            let terms = work.products / 2.0;
+            let elements = |t: &Type| self.at.elements(t);
+            let sizes = args.iter().zip(copied).map(|(t, n)| n.unwrap_or_else(|| elements(t)));
+            work.thin *= thinness_of(terms, sizes) / thinness(&self.at, terms, args);
+        }
         work
     }
 
@@ -105,10 +131,10 @@ impl<'a> Works<'a> {
         if let Some(w) = self.definitions.borrow().get(&key) {
             return *w;
         }
-        let points = results.iter().map(elements).sum();
+        let points = results.iter().map(|t| self.at.elements(t)).sum();
         let work = self.body(id, attrs, args).map_or(Work::default(), |w| Work { points, ..w });
-        let moved = across(self.library.call(id), attrs, args);
-        let work = Work { rows: rows(work.products, args, results), moved, ..work };
+        let moved = across(&self.at, self.library.call(id), attrs, args);
+        let work = Work { rows: rows(&self.at, work.products, args, results), moved, ..work };
         self.definitions.borrow_mut().insert(key, work);
         work
     }
@@ -131,13 +157,13 @@ impl<'a> Works<'a> {
 const STEP: f64 = 0.05;
 
 /// The steps of a recurrence, one after the other; 0 for other operators.
-fn steps(call: &Callable, results: &[Type]) -> f64 {
+fn steps(at: &Size, call: &Callable, results: &[Type]) -> f64 {
     let Some(r) = &call.recurrence else { return 0.0 };
     let extent = |((_, pattern), ty): (&(Name, TypePattern), &Type)| {
         let mut dims = pattern.dims.iter().flatten();
-        let at = dims.position(|d| matches!(d, Dim::Axis(n) if *n == r.axis))?;
-        let at = ty.rank().checked_sub(pattern.dims.iter().flatten().count() - at)?;
-        ty.shape.get(at).map(nominal)
+        let axis = dims.position(|d| matches!(d, Dim::Axis(n) if *n == r.axis))?;
+        let axis = ty.rank().checked_sub(pattern.dims.iter().flatten().count() - axis)?;
+        ty.shape.get(axis).map(|e| at.extent(e))
     };
     call.outputs.iter().zip(results).filter_map(extent).fold(0.0, f64::max)
 }
@@ -150,21 +176,23 @@ fn reorders(call: &Callable, attrs: &[Attr]) -> bool {
 
 /// Runs that a repetition along new axes is written in: copies of neighbours, or one element many times, whichever its last
 /// axes are. Zero for other views.
-fn repeated_runs(call: &Callable, attrs: &[Attr], results: &[Type]) -> f64 {
+fn repeated_runs(at: &Size, call: &Callable, attrs: &[Attr], results: &[Type]) -> f64 {
     let map = |(p, a): (&AttrParam, &Attr)| (*p.name == *"map").then(|| a.as_i64s()).flatten();
     let (Some(map), Some(result)) = (call.attrs.iter().zip(attrs).find_map(map), results.first())
     else {
         return 0.0;
     };
-    let axes = result.shape.iter().map(nominal).enumerate().rev().filter(|(_, n)| *n != 1.0);
-    let copied = |at: usize| map.contains(&(at as i64));
-    let last = axes.clone().next().map(|(at, _)| copied(at));
-    let run: f64 = axes.take_while(|(at, _)| Some(copied(*at)) == last).map(|(_, n)| n).product();
-    elements(result) / run.max(1.0)
+    let axes =
+        result.shape.iter().map(|e| at.extent(e)).enumerate().rev().filter(|(_, n)| *n != 1.0);
+    let copied = |axis: usize| map.contains(&(axis as i64));
+    let last = axes.clone().next().map(|(axis, _)| copied(axis));
+    let run: f64 =
+        axes.take_while(|(axis, _)| Some(copied(*axis)) == last).map(|(_, n)| n).product();
+    at.elements(result) / run.max(1.0)
 }
 
 /// Elements that an operator visits across their order: its attributes name axes, but not the last.
-fn across(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
+fn across(at: &Size, call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
     let Some(first) = args.first() else { return 0.0 };
     let last = first.rank() as i64 - 1;
     let crosses = |(p, a): (&AttrParam, &Attr)| match p.ty.kind {
@@ -172,17 +200,17 @@ fn across(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
         AttrKind::Axes => a.as_i64s().is_some_and(|v| !v.is_empty() && !v.contains(&last)),
         _ => false,
     };
-    if call.attrs.iter().zip(attrs).any(crosses) { elements(first) } else { 0.0 }
+    if call.attrs.iter().zip(attrs).any(crosses) { at.elements(first) } else { 0.0 }
 }
 
 /// What a procedure does, read off its signature: each operand meets the first one, or the first result,
 /// wherever they share an axis.
-fn procedure(call: &Callable, args: &[&Type], results: &[Type]) -> Work {
-    let points: f64 = results.iter().map(elements).sum();
+fn procedure(at: &Size, call: &Callable, args: &[&Type], results: &[Type]) -> Work {
+    let points: f64 = results.iter().map(|t| at.elements(t)).sum();
     let axes = |t: &TypePattern, ty: &Type| -> BTreeMap<Name, f64> {
         let dims = t.dims.iter().flatten().zip(&ty.shape);
         let named = dims.filter_map(|(d, e)| match d {
-            Dim::Axis(n) => Some((n.clone(), nominal(e))),
+            Dim::Axis(n) => Some((n.clone(), at.extent(e))),
             _ => None,
         });
         named.collect()
@@ -201,13 +229,13 @@ fn procedure(call: &Callable, args: &[&Type], results: &[Type]) -> Work {
         let least = met.map(union).fold(f64::INFINITY, f64::min);
         flops += if least.is_finite() { 2.0 * least } else { 0.0 };
     }
-    let thin = flops * thinness(flops / 2.0, args);
+    let thin = flops * thinness(at, flops / 2.0, args);
     Work {
         flops,
         products: flops - points,
         thin,
         points,
-        rows: rows(flops - points, args, results),
+        rows: rows(at, flops - points, args, results),
         ..Work::default()
     }
 }
@@ -225,7 +253,7 @@ fn strides(call: &Callable, attrs: &[Attr]) -> bool {
 }
 
 /// Problems of a contraction that share nothing: the extents of the axes that all operands have.
-fn problems(call: &Callable, app: &Env) -> f64 {
+fn problems(at: &Size, call: &Callable, app: &Env) -> f64 {
     let Some((first, rest)) = call.inputs.split_first() else { return 0.0 };
     let has = |i: &Input, d: &Dim| {
         i.ty.dims.iter().flatten().any(|e| match (d, e) {
@@ -244,8 +272,8 @@ fn problems(call: &Callable, app: &Env) -> f64 {
         stays && rest.iter().all(|i| has(i, d))
     };
     let extent = |d: &Dim| match d {
-        Dim::Axis(n) => app.axis(n).map_or(1.0, nominal),
-        Dim::Seg(n) => app.seg(n).map_or(1.0, |s| s.iter().map(nominal).product()),
+        Dim::Axis(n) => app.axis(n).map_or(1.0, |e| at.extent(e)),
+        Dim::Seg(n) => app.seg(n).map_or(1.0, |s| at.product(s)),
         Dim::Value(_) | Dim::Splice(_) => 1.0,
     };
     first.ty.dims.iter().flatten().filter(kept).map(extent).product()
@@ -255,11 +283,11 @@ fn problems(call: &Callable, app: &Env) -> f64 {
 const LANES: f64 = 16.0;
 
 /// How many operations are done in vain for one that is not: vectors run along what results end in.
-fn idleness(call: &Callable, env: &Env) -> f64 {
+fn idleness(at: &Size, call: &Callable, env: &Env) -> f64 {
     let last = call.outputs.first().and_then(|o| o.1.dims.as_ref()?.last());
     let run = match last {
-        Some(Dim::Axis(n)) => env.axis(n).map(nominal),
-        Some(Dim::Seg(n)) => env.seg(n).map(|s| s.iter().map(nominal).product()),
+        Some(Dim::Axis(n)) => env.axis(n).map(|e| at.extent(e)),
+        Some(Dim::Seg(n)) => env.seg(n).map(|s| at.product(s)),
         _ => None,
     };
     run.filter(|n| *n >= 1.0).map_or(0.0, |n| (n / LANES).ceil() * LANES / n - 1.0)
@@ -267,36 +295,36 @@ fn idleness(call: &Callable, env: &Env) -> f64 {
 
 /// What part of a contraction's terms must be brought in: each operand meets the result's axes that another
 /// operand has. Axes that no operand names follow from the first one's.
-fn fetched(call: &Callable, env: &Env, result: &Type, groups: f64) -> f64 {
+fn fetched(at: &Size, call: &Callable, env: &Env, result: &Type, groups: f64) -> f64 {
     let dims = |i: &Input| i.ty.dims.clone().unwrap_or_default();
     let has = |i: &Input, name: &str| {
         dims(i).iter().any(|d| matches!(d, Dim::Axis(n) | Dim::Seg(n) if **n == *name))
     };
     let of_result = call.outputs.first().and_then(|o| o.1.dims.clone()).unwrap_or_default();
-    let reuse = |at: usize, own: &Input| -> f64 {
+    let reuse = |nth: usize, own: &Input| -> f64 {
         let mut met = 1.0;
         for d in &of_result {
             let (name, extent) = match d {
-                Dim::Axis(n) => (n, env.axis(n).map(nominal)),
-                Dim::Seg(n) => (n, env.seg(n).map(|s| s.iter().map(nominal).product())),
+                Dim::Axis(n) => (n, env.axis(n).map(|e| at.extent(e))),
+                Dim::Seg(n) => (n, env.seg(n).map(|s| at.product(s))),
                 Dim::Value(_) | Dim::Splice(_) => continue,
             };
             let named = call.inputs.iter().any(|i| has(i, name));
-            if !has(own, name) && (named || at > 0) {
+            if !has(own, name) && (named || nth > 0) {
                 met *= extent.unwrap_or(1.0);
             }
         }
         // An element of the first operand meets the results of its own group.
-        let met = if at == 0 { met / groups } else { met };
-        met.clamp(1.0, elements(result).max(1.0))
+        let met = if nth == 0 { met / groups } else { met };
+        met.clamp(1.0, at.elements(result).max(1.0))
     };
-    call.inputs.iter().enumerate().map(|(at, i)| 1.0 / reuse(at, i)).sum()
+    call.inputs.iter().enumerate().map(|(nth, i)| 1.0 / reuse(nth, i)).sum()
 }
 
 /// Runs of neighbours along the last axis. Where there are products the first operand's and the results' count: others are packed.
-fn rows(products: f64, args: &[&Type], results: &[Type]) -> f64 {
+fn rows(at: &Size, products: f64, args: &[&Type], results: &[Type]) -> f64 {
     let args = if products > 0.0 { &args[..args.len().min(1)] } else { args };
-    let of = |t: &Type| elements(t) / t.shape.last().map_or(1.0, nominal).max(1.0);
+    let of = |t: &Type| at.elements(t) / t.shape.last().map_or(1.0, |e| at.extent(e)).max(1.0);
     args.iter().map(|t| of(t)).chain(results.iter().map(of)).fold(0.0, f64::max)
 }
 
@@ -304,8 +332,8 @@ fn rows(products: f64, args: &[&Type], results: &[Type]) -> f64 {
 const BUSY: f64 = 16.0;
 
 /// The part of a contraction's operations that wait for operands.
-fn thinness(terms: f64, args: &[&Type]) -> f64 {
-    thinness_of(terms, args.iter().map(|t| elements(t)))
+fn thinness(at: &Size, terms: f64, args: &[&Type]) -> f64 {
+    thinness_of(terms, args.iter().map(|t| at.elements(t)))
 }
 
 fn thinness_of(terms: f64, sizes: impl Iterator<Item = f64>) -> f64 {
@@ -313,74 +341,60 @@ fn thinness_of(terms: f64, sizes: impl Iterator<Item = f64>) -> f64 {
     (BUSY / uses.max(1.0)).min(1.0)
 }
 
-/// Elements of a value of type `to` that is made by a view of one of type `from`, if it repeats these along an open axis. How often
-/// is not known, and a runtime multiplies all copies at once.
-pub fn copied(from: &Type, to: &Type) -> Option<f64> {
-    let is_open = to.shape.iter().any(|e| e.as_const().is_none());
-    (is_open && elements(from) < elements(to)).then(|| elements(from))
-}
-
-/// The same of a value of a program.
-pub fn copied_by_view(program: &Program, library: &Library, v: Value) -> Option<f64> {
-    let NodeKind::Apply(call, _) = &program.node(v.node).kind else { return None };
-    let is_view = library.call(*call).class == OpClass::View;
-    let from = program.node(v.node).args.first().filter(|_| is_view)?;
-    copied(program.ty(*from), program.ty(v))
-}
-
-/// The work of a contraction whose operands are [copies](copied): of each, the elements that there are.
-pub fn of_copies(mut work: Work, args: &[&Type], copied: &[Option<f64>]) -> Work {
-    if work.thin > 0.0 && copied.iter().any(Option::is_some) {
-        let terms = work.products / 2.0;
-        let sizes = args.iter().zip(copied).map(|(t, n)| n.unwrap_or_else(|| elements(t)));
-        work.thin *= thinness_of(terms, sizes) / thinness(terms, args);
-    }
-    work
-}
-
 /// Scalar operations: those in the meaning, times the points they are computed at.
-fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Work {
-    let points: f64 = results.iter().map(elements).sum();
+fn operations(
+    at: &Size,
+    call: &Callable,
+    attrs: &[Attr],
+    args: &[&Type],
+    results: &[Type],
+) -> Work {
+    let points: f64 = results.iter().map(|t| at.elements(t)).sum();
     let given: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
     let (CallKind::Op(meanings), Ok(app)) = (&call.kind, infer(call, args, &given)) else {
-        return Work { flops: points, points, rows: rows(0.0, args, results), ..Work::default() };
+        return Work {
+            flops: points,
+            points,
+            rows: rows(at, 0.0, args, results),
+            ..Work::default()
+        };
     };
     let extent = |v: &IndexVar| -> f64 {
         let n = &v.name;
-        let seg = app.env.seg(n).map(|s| s.iter().map(nominal).product());
-        app.env.axis(n).map(nominal).or(seg).unwrap_or(1.0)
+        let seg = app.env.seg(n).map(|s| at.product(s));
+        app.env.axis(n).map(|e| at.extent(e)).or(seg).unwrap_or(1.0)
     };
     let mut work = Work { points, ..Work::default() };
     let groups = groups(call, attrs);
     if call.class == OpClass::Contraction {
-        work.parts = problems(call, &app.env) * groups;
+        work.parts = problems(at, call, &app.env) * groups;
     }
     if call.class == OpClass::Movement {
         let indices = args.iter().skip(1).filter(|t| t.dtype.is_int());
-        work.parts = indices.map(|t| elements(t)).sum();
+        work.parts = indices.map(|t| at.elements(t)).sum();
     }
     for (m, t) in meanings.iter().zip(results) {
         let met = met(&m.value, call, attrs);
         let [quick, slow, rare] = per_point(&m.value, &extent).map(|n| n * met);
-        work.flops += elements(t) * quick;
-        work.slow += elements(t) * slow;
-        work.rare += elements(t) * rare;
+        work.flops += at.elements(t) * quick;
+        work.slow += at.elements(t) * slow;
+        work.rare += at.elements(t) * rare;
         if call.class == OpClass::Contraction {
             // A product and a sum are one term.
-            let terms = elements(t) * quick / 2.0;
+            let terms = at.elements(t) * quick / 2.0;
             work.products += 2.0 * terms;
-            work.thin += 2.0 * terms * thinness(terms, args);
-            let all: f64 = args.iter().map(|t| elements(t)).sum();
-            let beyond = terms * fetched(call, &app.env, t, groups) - all;
+            work.thin += 2.0 * terms * thinness(at, terms, args);
+            let all: f64 = args.iter().map(|t| at.elements(t)).sum();
+            let beyond = terms * fetched(at, call, &app.env, t, groups) - all;
             // Less is rounding.
             work.fetched += if beyond > 1e-3 * all { beyond } else { 0.0 };
             if beyond > 1e-3 * all || strides(call, attrs) {
                 work.windowed += 2.0 * terms;
             }
-            work.idle += 2.0 * terms * idleness(call, &app.env);
+            work.idle += 2.0 * terms * idleness(at, call, &app.env);
         }
     }
-    Work { rows: rows(work.products, args, results), ..work }
+    Work { rows: rows(at, work.products, args, results), ..work }
 }
 
 /// The part of the terms of a meaning that read an element: where a place must be a multiple of a stride, one of so many does, and what

@@ -44,7 +44,7 @@ fn case_for(target: &str, mut program: Program, operators: Option<HashSet<CallId
     let (target, limits) = (target.into(), Default::default());
     let options = Options { target, operators, limits, ..mlc_proptests::options(0, 0) };
     let optimized = optimize(program, &library, &options).expect("optimises");
-    let told = explain(&optimized, &library, &prices(&library, &options), &options);
+    let told = explain(&optimized, &library, &options);
     Case { told: told.expect("explains"), library, options, optimized }
 }
 

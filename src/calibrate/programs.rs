@@ -13,10 +13,11 @@ use mlc_dsl::library::{
     CallId, CallKind, Callable, DTypePattern, Epilogue, Input, Library, OpClass, TargetItem,
 };
 use mlc_dsl::term::TermKind;
+use mlc_extract::Size;
 use mlc_extract::Work;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_extract::target::{MEANING, POINTWISE, VIEW};
-use mlc_extract::work::{Works, bytes, elements};
+use mlc_extract::work::Works;
 use mlc_fuzz::network_sizes::NetworkSizes;
 use mlc_verify::random_inputs::{self, Random};
 use std::collections::HashMap;
@@ -195,8 +196,9 @@ impl<'a> ProgramDraw<'a> {
             DTypePattern::Fixed(_) => true,
         };
         let inputs = &self.library.call(head).inputs;
-        let whole: f64 = types.iter().map(bytes).sum();
-        let large = types.iter().map(elements).fold(0.0, f64::max) > most[3];
+        let at = Size::default();
+        let whole: f64 = types.iter().map(|t| at.bytes(t)).sum();
+        let large = types.iter().map(|t| at.elements(t)).fold(0.0, f64::max) > most[3];
         if large
             || whole > most[2]
             || !types.iter().zip(inputs).all(usual)
@@ -221,7 +223,7 @@ impl<'a> ProgramDraw<'a> {
         let mut out: Vec<Point> = Vec::new();
         for _ in 0..TRIES * count {
             let Some(types) = layers::types(call, rng).filter(|_| out.len() < count) else { break };
-            if types.iter().map(bytes).sum::<f64>() > MOST[2] {
+            if types.iter().map(|t| Size::default().bytes(t)).sum::<f64>() > MOST[2] {
                 continue;
             }
             let fixed = call.inputs.iter().map(|i| !layers::is_variable(&i.name)).collect();

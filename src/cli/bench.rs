@@ -24,6 +24,7 @@ use mlc_cpu::Roofline;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
+use mlc_extract::Size;
 use mlc_extract::resources;
 use mlc_files::Named;
 use mlc_verify::random_inputs;
@@ -266,6 +267,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
         None => fitting_symbols(&model.program, &model.library)?,
     };
+    let size = Size::default().with(symbols.clone());
+    if !args.shapes.enter(&mut options, &model.program)? && !given.is_empty() {
+        options.sizes = vec![size.clone()];
+    }
     let before = pipeline::plan_as_read(&model.program, &model.library, &options)?;
     let needs = device.needs(&before, &model.library, &symbols);
     device.afford_beside(&needs, 0)?;
@@ -311,7 +316,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         let target = pipeline::target(&model.library, &options.target)?;
         let price = options.costing.model(&target, &model.program);
         let roofline = taken.roofline;
-        kernels = timed.each_ref().map(|t| t.kernels(&model.library, &price, roofline));
+        kernels = timed.each_ref().map(|t| t.kernels(&model.library, &price, &size, roofline));
         text.push_str(&table("optimised", &kernels[0]));
         text.push_str(&table("unoptimised", &kernels[1]));
     }

@@ -81,6 +81,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
     options.without.extend(model.own_laws());
+    args.shapes.enter(&mut options, &model.program)?;
     // What runs here is planned as it is; for a runtime of its own the result is written.
     if let Some(info) = model.info.as_ref().filter(|_| as_onnx::is_written(&model.library, target))
     {
@@ -89,8 +90,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;
-    let prices = pipeline::prices(&model.library, &options, &optimized.source)?;
     if let Some(name) = &args.why_not {
+        let prices = pipeline::prices(&model.library, &options, &optimized.source)?;
         let opset = model.info.as_ref().map_or(mlc_onnx::NEWEST_OPSET, |i| i.opset());
         let calls = mlc_onnx::named(&model.library, opset, target, name);
         let asked = (name.as_str(), calls.as_slice());
@@ -107,7 +108,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         args.common.screen.print(&(lines(&told) + &found.human()))?;
         return Ok(Findings::Nothing);
     }
-    let mut explanation = explain::explain(&optimized, &model.library, &prices, &options)?;
+    let mut explanation = explain::explain(&optimized, &model.library, &options)?;
     if args.gains {
         explain::leave_out(&mut explanation, &optimized.source, &model.library, &options)?;
     }

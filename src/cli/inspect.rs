@@ -8,7 +8,9 @@ use crate::model::imported;
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
-use mlc_extract::work::{NOMINAL, Works};
+use mlc_dsl::plan::NOMINAL;
+use mlc_extract::Size;
+use mlc_extract::work::Works;
 use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo, undeclared};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -162,7 +164,7 @@ fn of_program(out: &mut Inspection, p: &Program, library: &Library) {
 
 /// Counts operations, symbols at their nominal value.
 fn work(out: &mut Inspection, p: &Program, library: &Library) {
-    let works = Works::new(library);
+    let works = Works::at(library, Size::all(NOMINAL));
     let mut flops = 0.0;
     for n in &p.nodes {
         if let NodeKind::Apply(call, attrs) = &n.kind {

@@ -13,6 +13,7 @@ use crate::profile;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
+use mlc_extract::Size;
 use mlc_files::Named;
 use mlc_verify::random_inputs;
 use std::collections::HashMap;
@@ -220,6 +221,7 @@ impl Tuning {
             target: target.to_string(),
             fp: self.fp,
             objective: self.objective,
+            sizes: Size::usual(),
             limits: Limits {
                 nodes: self.nodes,
                 rounds: self.rounds,

@@ -8,6 +8,7 @@ use super::{Common, Findings, named, progress};
 use crate::as_read::AsRead;
 use crate::error::Error;
 use crate::explain::seconds;
+use crate::extent_ranges::size_of;
 use crate::model::{Model, input_names};
 use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
@@ -97,6 +98,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut options = args.tuning.options(&args.target, &args.common)?;
     options.without.extend(model.own_laws());
     let given = given(&args, &model)?;
+    if !args.shapes.enter(&mut options, &model.program)? {
+        // The result serves other sizes, too.
+        let sizes = given.iter().map(|inputs| size_of(&model.program, inputs));
+        options.sizes = sizes.chain(options.sizes).collect();
+    }
     args.checking.enter(&mut options, given)?;
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
     let mut held = AsRead::check(&model, &mut options)?;
@@ -192,6 +198,12 @@ pub fn human(r: &Report) -> String {
         ratio(r.cost_before, r.cost_after),
         r.target
     );
+    for (i, s) in r.sizes.iter().enumerate() {
+        let label = if i == 0 { "sizes" } else { "" };
+        let (before, after) = (seconds(s.before), seconds(s.after));
+        let part = ratio(s.before, s.after);
+        let _ = writeln!(out, "{label:<11} {before} -> {after} ({part:.2}) at {}", s.size);
+    }
     if r.cost_model_given {
         let _ = writeln!(out, "cost model  {}", r.cost_model);
     }

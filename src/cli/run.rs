@@ -9,6 +9,7 @@ use super::{Common, Findings, named, progress};
 use crate::as_read::AsRead;
 use crate::device::Device;
 use crate::error::Error;
+use crate::extent_ranges::size_of;
 use crate::model::Model;
 use crate::optimizer::optimizing;
 use crate::pipeline::costing::Measured;
@@ -119,6 +120,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             Some(in_order(&model.program, given)?)
         }
     };
+    if !args.shapes.enter(&mut options, &model.program)? {
+        let sizes = given.iter().map(|inputs| size_of(&model.program, inputs)).collect();
+        options.sizes = if given.is_some() { sizes } else { options.sizes };
+    }
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
     let symbols = match &given {
         Some(inputs) => resources::symbols_of(&model.program, inputs),

@@ -1,11 +1,18 @@
 //! `--shape`, `--bind`, `--value` and `--fold-defaults`: what is given in place of what a model's inputs declare.
 
+use crate::error::Error;
+use crate::extent_ranges::ExtentRanges;
+use crate::pipeline::Options;
+use mlc_dsl::ir::Program;
+use std::ops::RangeInclusive;
+
 /// Arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct ShapeOptions {
-    /// The shape of an input, as `image=1,3,224,224`, or the extent of a symbol, as `batch=1`; may be given several times.
+    /// The shape of an input, as `image=1,3,224,224`, or the extent of a symbol, as `batch=1`, or which extents come for it, as `seq=1..512`:
+    /// it stays open, and the result is the best for these; may be given several times.
     #[arg(long = "shape", value_name = "NAME=EXTENTS", value_parser = parse)]
-    given: Vec<(String, Extents)>,
+    given: Vec<(String, Given)>,
     /// The extent of a symbol that inputs name, as `batch=1`: what is computed from it is a constant; may be given several times.
     #[arg(long = "bind", value_name = "NAME=EXTENT", value_parser = parse_binding)]
     bindings: Vec<(String, u64)>,
@@ -22,9 +29,12 @@ pub struct ShapeOptions {
 #[derive(Clone, Debug)]
 struct Numbers(Vec<f64>);
 
-/// A list of numbers in one argument.
+/// Extents, or a range of one.
 #[derive(Clone, Debug)]
-struct Extents(Vec<u64>);
+enum Given {
+    Extents(Vec<u64>),
+    Range(RangeInclusive<u64>),
+}
 
 impl ShapeOptions {
     /// Names and values.
@@ -44,7 +54,24 @@ impl ShapeOptions {
 
     /// Names and extents.
     pub fn given(&self) -> impl Iterator<Item = (&str, &[u64])> {
-        self.given.iter().map(|(name, extents)| (name.as_str(), extents.0.as_slice()))
+        self.given.iter().filter_map(|(name, given)| match given {
+            Given::Extents(extents) => Some((name.as_str(), extents.as_slice())),
+            Given::Range(_) => None,
+        })
+    }
+
+    /// Enters the sizes that a program is priced at, if there are ranges.
+    pub fn enter(&self, options: &mut Options, program: &Program) -> Result<bool, Error> {
+        let mut ranges = ExtentRanges::default();
+        for (symbol, given) in &self.given {
+            if let Given::Range(range) = given {
+                ranges.give(symbol, range.clone());
+            }
+        }
+        if !ranges.is_empty() {
+            options.sizes = ranges.sizes(program)?;
+        }
+        Ok(!ranges.is_empty())
     }
 }
 
@@ -71,13 +98,17 @@ fn parse_binding(text: &str) -> Result<(String, u64), String> {
     Ok((name.to_string(), number.into()))
 }
 
-fn parse(text: &str) -> Result<(String, Extents), String> {
-    let form = "write NAME=EXTENTS, as in `image=1,3,224,224` or `batch=1`";
+fn parse(text: &str) -> Result<(String, Given), String> {
+    let form = "write NAME=EXTENTS, as in `image=1,3,224,224`, `batch=1` or `seq=1..512`";
     let (name, list) = text.rsplit_once('=').ok_or(form)?;
     let extent = |e: &str| -> Result<u64, String> {
         let number = e.trim().parse::<u32>();
         number.map(u64::from).map_err(|_| format!("`{e}` is no extent; {form}"))
     };
+    if let Some((low, high)) = list.split_once("..") {
+        let range = extent(low)?..=extent(high.trim_start_matches('='))?;
+        return Ok((name.to_string(), Given::Range(range)));
+    }
     let extents: Vec<u64> = match list.trim() {
         "" => vec![],
         list => list.split(',').map(extent).collect::<Result<_, _>>()?,
@@ -85,5 +116,5 @@ fn parse(text: &str) -> Result<(String, Extents), String> {
     if name.is_empty() {
         return Err(form.into());
     }
-    Ok((name.to_string(), Extents(extents)))
+    Ok((name.to_string(), Given::Extents(extents)))
 }

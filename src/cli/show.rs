@@ -5,7 +5,7 @@ use super::shape_option::ShapeOptions;
 use super::{Common, Findings, progress};
 use crate::coverage::{Decided, Missing, missing};
 use crate::model::Model;
-use crate::pipeline::{self, Options, optimize, prices};
+use crate::pipeline::{self, Options, optimize};
 use crate::{explain, show};
 use mlc_cuda::{Launch, Launches, launches};
 use mlc_dsl::shown;
@@ -93,12 +93,13 @@ fn coverage(args: &Args, model: &Model) -> anyhow::Result<Findings> {
 
 /// The code of a model's kernels. No device is needed.
 fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
-    let options = Options {
+    let mut options = Options {
         target: "cuda".into(),
         seed: args.common.seed,
         threads: args.common.threads(),
         ..Options::default()
     };
+    args.shapes.enter(&mut options, &model.program)?;
     let launches = match args.no_optimize {
         true => launches(
             &pipeline::plan_as_read(&model.program, &model.library, &options)?,
@@ -109,8 +110,7 @@ fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
             explain::name_all(&mut source, &model.library);
             let done = optimize(source, &model.library, &options)?;
             let mut launches = launches(&done.plan, &model.library)?;
-            let prices = prices(&model.library, &options, &done.source)?;
-            let origins = explain::kernel_origins(&done, &model.library, &prices, &options)?;
+            let origins = explain::kernel_origins(&done, &model.library, &options)?;
             launches.annotate(&|kernels| told(kernels, &origins));
             progress::done();
             launches

@@ -17,8 +17,8 @@ use crate::pipeline::{self, Optimized};
 pub use declaration::{Declaration, declaration};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
 use mlc_explore::Reason;
-use mlc_extract::target::TargetPrices;
 use regions::Priced;
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
@@ -95,15 +95,9 @@ const EXAMPLES: usize = 3;
 ///
 /// # Errors
 /// If the program as read cannot be planned.
-pub fn explain(
-    o: &Optimized,
-    library: &Library,
-    prices: &TargetPrices<'_>,
-    options: &Options,
-) -> Result<Explanation, Error> {
-    let plain = Evaluation::new(options, library, prices).as_read(&o.source)?.plan;
-    let (before, after) =
-        (Priced::new(&plain, library, prices), Priced::new(&o.plan, library, prices));
+pub fn explain(o: &Optimized, library: &Library, options: &Options) -> Result<Explanation, Error> {
+    let evaluation = Evaluation::new(options, library, &o.source)?;
+    let (before, after) = priced(o, &evaluation);
     let (laws, places) = credits(o, library);
     let r = &o.report;
     Ok(Explanation {
@@ -125,13 +119,17 @@ pub fn explain(
 pub fn kernel_origins(
     o: &Optimized,
     library: &Library,
-    prices: &TargetPrices<'_>,
     options: &Options,
 ) -> Result<Vec<Origin>, Error> {
-    let plain = Evaluation::new(options, library, prices).as_read(&o.source)?.plan;
-    let (before, after) =
-        (Priced::new(&plain, library, prices), Priced::new(&o.plan, library, prices));
+    let evaluation = Evaluation::new(options, library, &o.source)?;
+    let (before, after) = priced(o, &evaluation);
     Ok(regions::origins(library, &before, &after, &credits(o, library).1))
+}
+
+/// The plans of the program as read and of the result, with the seconds of their kernels.
+fn priced<'a>(o: &'a Optimized, evaluation: &'a Evaluation<'_>) -> (Priced<'a>, Priced<'a>) {
+    let of = |plan: &'a Plan| Priced { plan, seconds: evaluation.prices.by_kernel(plan) };
+    (of(&evaluation.plain().plan), of(&o.plan))
 }
 
 /// The laws that the result rests on, and at which nodes each was applied.

@@ -7,8 +7,6 @@
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::kernel_selection::by_kernel;
-use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -58,13 +56,6 @@ pub struct Priced<'a> {
     pub plan: &'a Plan,
     /// Seconds by kernel.
     pub seconds: Vec<f64>,
-}
-
-impl<'a> Priced<'a> {
-    /// A plan at these prices.
-    pub fn new(plan: &'a Plan, library: &Library, prices: &TargetPrices<'_>) -> Priced<'a> {
-        Priced { plan, seconds: by_kernel(plan, library, prices) }
-    }
 }
 
 /// The regions of two plans of one model, those that save most first, with the laws applied at each of these nodes.

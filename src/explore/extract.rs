@@ -10,7 +10,7 @@ use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
 use mlc_extract::resources::folds;
 use mlc_extract::target::{Site, TargetPrices};
-use mlc_extract::work::{bytes, copied, of_copies};
+use mlc_extract::work::Works;
 use mlc_extract::{
     ClassId, Cost, EGraphView, EGraphViewBuilder, Extractor, NodeId, Solution, Work,
 };
@@ -228,7 +228,7 @@ impl Explored {
         }
         let shared =
             if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
-        let (classes, dtypes) = self.values(&order, &index);
+        let (classes, dtypes) = self.values(&order, &index, prices.works());
         let mut entries: Vec<(Id, Chosen)> = Vec::new();
         let mut sites: Vec<OperatorNode> = Vec::new();
         for id in &order {
@@ -292,7 +292,12 @@ impl Explored {
     }
 
     /// What reading and writing the classes takes, and their element types.
-    fn values(&self, order: &[Id], index: &HashMap<Id, ClassId>) -> (Vec<Class>, Vec<DType>) {
+    fn values(
+        &self,
+        order: &[Id],
+        index: &HashMap<Id, ClassId>,
+        works: &Works<'_>,
+    ) -> (Vec<Class>, Vec<DType>) {
         let mut shapes: HashMap<&[Extent], u32> = HashMap::new();
         let mut readers: HashMap<Id, u32> = HashMap::new();
         for value in self.graph.source_reads().values().flatten() {
@@ -304,7 +309,7 @@ impl Explored {
             let fresh = shapes.len() as u32;
             let shape = types.first().map_or(&[][..], |t| &t.shape);
             let shape = *shapes.entry(shape).or_insert(fresh);
-            let written: f64 = types.iter().map(bytes).sum();
+            let written: f64 = types.iter().map(|t| works.size().bytes(t)).sum();
             let readers = readers.get(id).copied().unwrap_or(0);
             let fixed = self.graph.facts(*id).fed_by_constants;
             classes.push(Class { shape, read: written, written, readers, fixed });
@@ -415,17 +420,18 @@ impl Explored {
             return Some(Price::Fixed(price / often));
         }
         let mut site = prices.site(call, attrs, &args, results)?;
-        let copied: Vec<Option<f64>> = n.args.iter().map(|&a| self.copied(a)).collect();
-        site.work = of_copies(site.work, &args, &copied);
+        let copied: Vec<Option<f64>> =
+            n.args.iter().map(|&a| self.copied(a, prices.works())).collect();
+        site.work = prices.works().of_copies(site.work, &args, &copied);
         Some(Price::Site(site))
     }
 
     /// Elements that a class repeats along an open axis, if it does.
-    fn copied(&self, id: Id) -> Option<f64> {
+    fn copied(&self, id: Id, works: &Works<'_>) -> Option<f64> {
         let ty = self.graph.type_of(id);
         let nodes = self.graph.egg[self.graph.egg.find(id)].nodes.iter();
         let views = nodes.filter(|n| self.is_view(n));
-        let sizes = views.filter_map(|n| copied(self.graph.type_of(*n.args.first()?), ty));
+        let sizes = views.filter_map(|n| works.copied(self.graph.type_of(*n.args.first()?), ty));
         sizes.reduce(f64::min)
     }
 

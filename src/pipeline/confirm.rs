@@ -65,7 +65,7 @@ pub fn settle(
     }
     let cpu = pipeline::target(library, &options.target)?;
     let model = options.costing.model(&cpu, source);
-    let plain = pipeline::plan_with(source, library, &cpu, &model)?;
+    let plain = pipeline::plan_with(source, library, &cpu, &model, &options.sizes)?;
     let texts = [&plain, &optimized.plan].map(|p| measure::text(p, library));
     if texts[0] == texts[1] {
         return Ok(optimized);

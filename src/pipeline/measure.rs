@@ -193,7 +193,7 @@ pub fn choose(
     let began = Instant::now();
     let cpu = pipeline::target(library, "cpu")?;
     let model = options.costing.model(&cpu, source);
-    let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
+    let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model, &options.sizes);
     let needs =
         RunResources::of_plan(&plan_of(source)?, library, &random_inputs::symbols(source, library));
     let afforded = needs.afford(memory::limit(options.guard.memory));

@@ -8,6 +8,7 @@ pub mod objective;
 pub mod options;
 pub mod report;
 pub mod selfcheck;
+mod sized_prices;
 mod widen;
 
 use crate::device::CPU;
@@ -23,15 +24,16 @@ use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
 use mlc_explore::progress;
 use mlc_explore::target_laws::UnusableOperators;
 use mlc_explore::{Explored, Extracted, Limits, explore};
-use mlc_extract::kernel_selection::{select_kernels_at, select_kernels_from};
+use mlc_extract::kernel_selection::select_kernels_from;
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
-use mlc_extract::{CostModel, GreedyDag};
+use mlc_extract::{CostModel, GreedyDag, Size};
 use objective::{Candidate, Evaluation, Objective, distinct, is_same, stored};
 pub use options::{Fp, Options, Solver};
 use report::report;
 pub use report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
+use sized_prices::SizedPrices;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -104,19 +106,19 @@ pub(crate) fn keep_as_read(
     library: &Library,
     options: &Options,
 ) -> Result<Optimized, Error> {
-    let prices = prices(library, options, &o.source)?;
-    let plain = Evaluation::new(options, library, &prices).as_read(&o.source)?;
+    let evaluation = Evaluation::new(options, library, &o.source)?;
+    let plain = evaluation.plain();
     o.program = match options.operators {
         None => plain.plan.program.clone(),
         Some(_) => o.source.clone(),
     };
-    o.report.figures(options, stored(&o.source), &plain, &plain);
+    o.report.figures(&evaluation, stored(&o.source), plain);
     o.report.kernels = kernels(&plain.plan, library);
     o.report.operators_after = operators(&o.program);
     o.report.nodes_after = o.report.operators_after;
     o.report.proof.clear();
     o.report.as_read = true;
-    o.plan = plain.plan;
+    o.plan = plain.plan.clone();
     Ok(o)
 }
 
@@ -132,23 +134,36 @@ pub fn optimize_once(
         .into_iter()
         .partition(|&l| is_late(&library.laws[l as usize]));
     let model = options.costing.model(&target, &source);
-    let at = |aim| {
+    let mut notes = Vec::new();
+    let evaluation = Evaluation::new(options, library, &source)?;
+    let plain = evaluation.plain();
+    let at = |aim, size: &Size| {
         TargetPrices::new(library, &target, options.operators.clone())
             .with_model(model.clone())
             .aimed(aim)
+            .at(size.clone())
     };
-    let honest = at(Aim::Time);
     let first = if options.costing.few { Aim::Few } else { Aim::Time };
-    let aims = std::iter::once(first).chain(options.objective.aims());
-    let mut all: Vec<TargetPrices<'_>> =
-        aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
-    let with = |kernel, factor| at(first).with_model(model.clone().with_factor(kernel, factor));
-    let mut notes = Vec::new();
-    let evaluation = Evaluation::new(options, library, &honest);
-    let plain = evaluation.as_read(&source)?;
+    // What is best at one size may be bad at another: each size has an extraction of its own, and the best for all is kept.
+    let mut all: Vec<_> = evaluation
+        .prices
+        .sizes()
+        .map(|size| at(first, size).jittered(options.costing.jitter))
+        .collect();
+    let (main, sizes) = (evaluation.prices.first().works().size().clone(), all.len());
+    all.extend(
+        options
+            .objective
+            .aims()
+            .into_iter()
+            .map(|aim| at(aim, &main).jittered(options.costing.jitter)),
+    );
+    let with = |kernel, factor, size| {
+        at(first, size).with_model(model.clone().with_factor(kernel, factor))
+    };
     let convolves = !late.is_empty() && plain.plan.kernels.iter().any(|k| k.name == CONV);
     if convolves {
-        all.push(with(CONV, OF_CONV));
+        all.push(with(CONV, OF_CONV, &main));
     }
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
@@ -195,8 +210,9 @@ pub fn optimize_once(
         false => best,
     });
     let (mut chosen, mut extracted) = found.swap_remove(best);
-    let lean = with(RELAYOUT, 0.0);
-    let late = Late { laws: &late, prices: [&all[0], &lean], evaluation: &evaluation };
+    let lean: Vec<_> = evaluation.prices.sizes().map(|size| with(RELAYOUT, 0.0, size)).collect();
+    let prices = all[..sizes].iter().zip(&lean).flat_map(|(true_, lean)| [true_, lean]).collect();
+    let late = Late { laws: &late, prices, evaluation: &evaluation };
     let mut of_late = None;
     if let Some((better, search)) = late.search(&chosen, &chosen, library, &limits)? {
         (chosen, of_late) = (better, Some(search));
@@ -210,7 +226,7 @@ pub fn optimize_once(
     clock.stage("late laws");
     let permitted = extracted.source_cost.is_some()
         || options.objective != Objective::Latency
-        || operators_of(&plain.plan.program).all(|c| honest.permits(c));
+        || operators_of(&plain.plan.program).all(|c| evaluation.prices.first().permits(c));
     let kept = permitted && options.costing.jitter.is_none() && plain.beats(&chosen);
     if kept {
         // Candidates are bounded and a block's cut is not crossed: the plan has the last word.
@@ -226,7 +242,7 @@ pub fn optimize_once(
     };
     report.cost_model = model.source.clone();
     report.cost_model_given = options.costing.is_given();
-    report.figures(options, stored(&source), &plain, &chosen);
+    report.figures(&evaluation, stored(&source), &chosen);
     report.kernels = kernels(&chosen.plan, library);
     report.notes = notes;
     report.as_read = kept;
@@ -293,9 +309,9 @@ const OF_CONV: f64 = 0.8;
 /// A search with the late laws alone.
 struct Late<'a> {
     laws: &'a [u32],
-    /// Those that are true, and those at which layouts change for nothing: a chain of operators in another layout pays only as a whole,
+    /// Of each size those that are true, and those at which layouts change for nothing: a chain of operators in another layout pays only as a whole,
     /// and a search that is not exhaustive meets no part of it that does.
-    prices: [&'a TargetPrices<'a>; 2],
+    prices: Vec<&'a TargetPrices<'a>>,
     evaluation: &'a Evaluation<'a>,
 }
 
@@ -316,7 +332,7 @@ impl Late<'_> {
             return Ok(None);
         }
         let mut best: Option<(Candidate, Extracted)> = None;
-        for prices in self.prices {
+        for prices in &self.prices {
             let extractor = self.evaluation.options.extractor_for(prices);
             let extracted = explored.extract(prices, &*extractor)?;
             let found = self.evaluation.of_extracted(&extracted)?;
@@ -435,33 +451,40 @@ fn shared(
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
 pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> Result<Plan, Error> {
-    plan_at(program, library, &TargetPrices::new(library, target, None))
+    plan_with(program, library, target, &CostModel::of(target), &Size::usual())
 }
 
-/// The same for the target and at the figures that options say.
+/// The same for the target, the sizes and at the figures that options say.
 pub fn plan_as_read(
     program: &Program,
     library: &Library,
     options: &Options,
 ) -> Result<Plan, Error> {
     let target = target(library, &options.target)?;
-    plan_with(program, library, &target, &options.costing.model(&target, program))
+    let model = options.costing.model(&target, program);
+    plan_with(program, library, &target, &model, &options.sizes)
 }
 
-/// The same, priced by a model.
+/// The same, priced by a model at these sizes.
 pub fn plan_with(
     program: &Program,
     library: &Library,
     target: &TargetItem,
     model: &CostModel,
+    sizes: &[Size],
 ) -> Result<Plan, Error> {
-    plan_at(program, library, &TargetPrices::new(library, target, None).with_model(model.clone()))
-}
-
-fn plan_at(program: &Program, library: &Library, prices: &TargetPrices<'_>) -> Result<Plan, Error> {
-    let folded =
-        constant_folding::fold(&constant_folding::unfold(program, library, prices)?, library)?;
-    Ok(select_kernels_at(folded, library, prices))
+    let at = || TargetPrices::new(library, target, None).with_model(model.clone());
+    let mut prices = SizedPrices::new(library, sizes, program, at);
+    let open = constant_folding::unfold(program, library, prices.first())?;
+    let mut plans = prices.select(&constant_folding::fold(&open, library)?, &[]);
+    if plans.len() > 1 {
+        let all: Vec<Vec<f64>> = plans.iter().map(|p| prices.at_sizes(p)).collect();
+        prices.weigh(&all[0]);
+        let seconds = |i: usize| prices.seconds(&all[i]);
+        let best = (1..plans.len()).fold(0, |b, i| if seconds(i) < seconds(b) { i } else { b });
+        plans.swap(0, best);
+    }
+    Ok(plans.swap_remove(0))
 }
 
 /// The target of a name.
@@ -474,7 +497,7 @@ pub fn target(library: &Library, name: &str) -> Result<TargetItem, Error> {
     })
 }
 
-/// The prices of a program under these options.
+/// The prices of a program under these options, at the default size.
 ///
 /// # Errors
 /// There is no such target.

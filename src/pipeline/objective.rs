@@ -4,13 +4,14 @@
 //! objective; the best of these and of the original program is taken, among equal ones the fastest.
 
 use crate::error::Error;
-use crate::pipeline::Options;
+use crate::pipeline::report::CLOSE;
+use crate::pipeline::sized_prices::SizedPrices;
+use crate::pipeline::{self, Options};
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
 use mlc_explore::constant_folding::{self, Memo};
-use mlc_extract::kernel_selection::select_kernels_from;
 use mlc_extract::target::{Aim, TargetPrices};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -77,8 +78,12 @@ pub fn stored(program: &Program) -> u64 {
 pub struct Candidate {
     /// Its program and kernels.
     pub plan: Plan,
-    /// Estimated seconds.
+    /// Estimated seconds at each size.
+    pub at_sizes: Vec<f64>,
+    /// One figure of these: see [`SizedPrices::seconds`].
     pub seconds: f64,
+    /// It takes longer than the program as read at some size.
+    pub is_slower_somewhere: bool,
     /// Bytes of the constants that it stores.
     pub weights: u64,
     /// What is to be least.
@@ -86,37 +91,75 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// True if it is the better one, or as good and faster.
+    /// True if it is the better one, or as good and faster. What is slower than the program as read at some size is no gain.
     pub fn beats(&self, other: &Candidate) -> bool {
-        (self.figure, self.seconds) < (other.figure, other.seconds)
+        let rank = |c: &Candidate| (c.is_slower_somewhere, c.figure, c.seconds);
+        rank(self) < rank(other)
     }
 }
 
-/// Evaluates programs by the objective.
+/// Evaluates programs by the objective, at the sizes that the user names or, where extents are open and none is named, at [several](mlc_extract::Size::usual).
 pub struct Evaluation<'a> {
     /// What the user decides.
     pub options: &'a Options,
     /// The declarations.
     pub library: &'a Library,
     /// The prices of the place to run.
-    pub prices: &'a TargetPrices<'a>,
+    pub prices: SizedPrices<'a>,
+    /// The program as read.
+    plain: Option<Candidate>,
     /// Constants that were computed for other programs of the model.
     memo: RefCell<Memo>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Evaluation of programs of one model.
-    pub fn new(options: &'a Options, library: &'a Library, prices: &'a TargetPrices<'a>) -> Self {
-        Evaluation { options, library, prices, memo: RefCell::default() }
+    /// Evaluation of programs that are equal to `source`.
+    ///
+    /// # Errors
+    /// There is no such target; a constant of the source cannot be computed.
+    pub fn new(
+        options: &'a Options,
+        library: &'a Library,
+        source: &Program,
+    ) -> Result<Evaluation<'a>, Error> {
+        let target = pipeline::target(library, &options.target)?;
+        let model = options.costing.model(&target, source);
+        let prices = SizedPrices::new(library, &options.sizes, source, || {
+            TargetPrices::new(library, &target, options.operators.clone()).with_model(model.clone())
+        });
+        let mut new =
+            Evaluation { options, library, prices, plain: None, memo: RefCell::default() };
+        let plain = new.as_read(source)?;
+        new.prices.weigh(&plain.at_sizes);
+        new.plain = Some(plain);
+        Ok(new)
     }
 
-    /// A program with its kernels and figures; `chosen` are kernels that were chosen for it before.
+    /// The program as read, layers open that the target does not have.
+    pub fn plain(&self) -> &Candidate {
+        self.plain.as_ref().expect("made with it")
+    }
+
+    /// A program with its kernels and figures; `chosen` are kernels that were chosen for it before. The kernels are the best of those that
+    /// each size prefers.
     pub fn candidate(&self, program: Program, chosen: &[Vec<NodeId>]) -> Candidate {
-        let plan = select_kernels_from(program, chosen, self.library, self.prices);
-        let seconds = plan.cost;
+        let mut plans = self.prices.select(&program, chosen).into_iter().map(|p| self.of_plan(p));
+        let first = plans.next().expect("one for each size");
+        plans.fold(first, |best, other| if other.beats(&best) { other } else { best })
+    }
+
+    /// A plan with its figures.
+    fn of_plan(&self, plan: Plan) -> Candidate {
+        let at_sizes = self.prices.at_sizes(&plan);
+        let seconds = self.prices.seconds(&at_sizes);
         let figure = self.options.objective.figure(&plan.program, &plan, seconds);
         let weights = stored(&plan.program);
-        Candidate { plan, seconds, weights, figure }
+        let slower = |(own, read): (&f64, &f64)| *own > read * (1.0 + CLOSE);
+        let read = self.plain.iter().flat_map(|p| &p.at_sizes);
+        let is_slower_somewhere = self.options.objective == Objective::Latency
+            && at_sizes.len() > 1
+            && at_sizes.iter().zip(read).any(slower);
+        Candidate { plan, at_sizes, seconds, is_slower_somewhere, weights, figure }
     }
 
     /// An extracted program with its constants folded.
@@ -130,9 +173,8 @@ impl<'a> Evaluation<'a> {
         Ok(self.candidate(program, &chosen))
     }
 
-    /// The program as read, layers open that the target does not have.
-    pub fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
-        let open = constant_folding::unfold(source, self.library, self.prices)?;
+    fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
+        let open = constant_folding::unfold(source, self.library, self.prices.first())?;
         let mut memo = self.memo.borrow_mut();
         let (folded, _) = constant_folding::fold_chosen(&open, &[], self.library, &mut memo)?;
         let out = self.candidate(folded, &[]);

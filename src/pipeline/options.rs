@@ -8,7 +8,7 @@ use mlc_dsl::library::{CallId, ErrorClass};
 use mlc_explore::Limits;
 use mlc_extract::target::TargetPrices;
 use mlc_extract::{
-    Anytime, EGraphView, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution,
+    Anytime, EGraphView, Exact, ExtractError, Extraction, Extractor, GreedyDag, Size, Solution,
 };
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -101,6 +101,8 @@ pub struct Options {
     pub fp: Fp,
     /// What is to be least.
     pub objective: Objective,
+    /// The sizes that programs with open extents are priced at; not empty. Of others the first counts.
+    pub sizes: Vec<Size>,
     /// Limits of exploration.
     pub limits: Limits,
     /// Laws that must not fire, by name.
@@ -132,6 +134,7 @@ impl Default for Options {
             target: "cpu".into(),
             fp: Fp::default(),
             objective: Objective::default(),
+            sizes: Size::usual(),
             limits: Limits::default(),
             without: vec![],
             operators: None,

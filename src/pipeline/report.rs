@@ -1,13 +1,13 @@
 //! The report of the pipeline, as text and as JSON.
 
 use crate::pipeline::costing::Measured;
-use crate::pipeline::objective::{Candidate, Objective};
-use crate::pipeline::options::Options;
+use crate::pipeline::objective::{Candidate, Evaluation, Objective};
 use crate::pipeline::selfcheck::{SelfCheck, TurnedOff};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::{Explored, Extracted};
+use mlc_extract::Size;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -29,10 +29,12 @@ pub struct Report {
     pub operators_before: usize,
     /// Core operators after.
     pub operators_after: usize,
-    /// Estimated seconds before.
+    /// Estimated seconds before; where extents are open, the mean over the sizes.
     pub cost_before: f64,
-    /// Estimated seconds after.
+    /// Estimated seconds after; where extents are open, that times the mean over the sizes of what part of the time before is left.
     pub cost_after: f64,
+    /// Both at each size, where extents are open.
+    pub sizes: Vec<SizeReport>,
     /// How far the extracted program may be from the cheapest of the e-graph: `(cost - bound) / cost`.
     pub gap: f64,
     /// The target.
@@ -90,6 +92,17 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+/// What a program whose extents are open takes at one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct SizeReport {
+    /// The extents of its symbols.
+    pub size: String,
+    /// Estimated seconds of the program as read.
+    pub before: f64,
+    /// Estimated seconds of the result.
+    pub after: f64,
+}
+
 /// One kernel of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
@@ -119,11 +132,21 @@ impl Report {
     /// Figures of the program as read and of the chosen one.
     pub(crate) fn figures(
         &mut self,
-        options: &Options,
+        evaluation: &Evaluation<'_>,
         weights: u64,
-        plain: &Candidate,
         chosen: &Candidate,
     ) {
+        let (options, plain) = (evaluation.options, evaluation.plain());
+        let seconds = plain.at_sizes.iter().zip(&chosen.at_sizes);
+        let size = |(size, (before, after)): (&Size, (&f64, &f64))| SizeReport {
+            size: size.to_string(),
+            before: *before,
+            after: *after,
+        };
+        self.sizes = match plain.at_sizes.len() {
+            1 => vec![],
+            _ => evaluation.prices.sizes().zip(seconds).map(size).collect(),
+        };
         // A sum of nothing is -0.
         (self.cost_before, self.cost_after) = (plain.seconds + 0.0, chosen.seconds + 0.0);
         self.target = options.target.clone();

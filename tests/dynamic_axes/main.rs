@@ -2,6 +2,7 @@
 
 mod networks;
 mod sessions;
+mod sizes;
 mod slices;
 mod twin;
 
@@ -22,7 +23,7 @@ struct Case {
     differs: &'static [(&'static str, i32)],
 }
 
-/// What an extent that is not known is estimated as.
+/// The extent that programs with symbols are chosen for.
 const USUAL: u64 = 32;
 
 const TOKENS: [&[(&str, u64)]; 2] = [&[("batch", 1), ("seq", 6)], &[("batch", 3), ("seq", 5)]];
@@ -158,8 +159,12 @@ fn free_symbols_lead_to_the_operators_of_known_extents() {
             case.sizes[0].iter().map(|(name, _)| (*name, USUAL)).collect();
         let (free, fixed) = (case.dynamic(), case.fixed(&usual));
         let standard = Optimizer::new().check(false).target("standard");
-        let of = |m: &Model| standard.optimize(m).unwrap_or_else(|e| panic!("{}: {e}", case.name));
-        let (a, b) = (of(&free), of(&fixed));
+        let at_usual = |o: Optimizer, (name, n): &(&str, u64)| o.extents(name, *n..=*n);
+        let open = usual.iter().fold(standard.clone(), at_usual);
+        let of = |o: &Optimizer, m: &Model| {
+            o.optimize(m).unwrap_or_else(|e| panic!("{}: {e}", case.name))
+        };
+        let (a, b) = (of(&open, &free), of(&standard, &fixed));
         let mut excess = operators(&a.result().program, free.library());
         for (name, n) in operators(&b.result().program, fixed.library()) {
             *excess.entry(name).or_insert(0) -= n;

@@ -11,6 +11,7 @@
 use mlc_cpu::Cpu;
 use mlc_dsl::plan::{Kernel, Plan};
 use mlc_explore::Limits;
+use mlc_extract::Size;
 use mlc_extract::fit::features;
 use mlc_extract::kernel_selection::estimate;
 use mlc_extract::target::Jitter;
@@ -199,7 +200,7 @@ fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>
     let price = base.costing.model(&cpu, model.program());
     let mut plans: Vec<(String, Plan)> = vec![(
         "as read".into(),
-        pipeline::plan_with(model.program(), model.library(), &cpu, &price)?,
+        pipeline::plan_with(model.program(), model.library(), &cpu, &price, &Size::usual())?,
     )];
     // Plans with the same kernels in another order are one.
     let text = |plan: &Plan| {
@@ -260,7 +261,10 @@ fn measured(
         let of_first = ready[0].least();
         let skip = usize::from(!out.is_empty());
         for ((point, plan), timed) in part.into_iter().zip(&ready).skip(skip) {
-            let rows = timed.kernels(model.library(), price, None).into_iter().zip(&plan.kernels);
+            let rows = timed
+                .kernels(model.library(), price, &Size::default(), None)
+                .into_iter()
+                .zip(&plan.kernels);
             let row = |(time, k)| {
                 let work = works.kernel(&plan.program, k);
                 let features = features(&work, &price.fits().caches, is_cold).to_vec();

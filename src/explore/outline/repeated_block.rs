@@ -5,7 +5,7 @@
 //! node; nothing is guessed.
 
 use mlc_dsl::ir::{ConstId, NodeKind, Program, Value};
-use mlc_extract::work::elements;
+use mlc_extract::Size;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -135,7 +135,7 @@ impl RepeatedBlock {
             let slots: Vec<Slot> = last.iter().filter(crosses).map(|(s, _)| *s).collect();
             let elements = |s: &Slot| {
                 let v = self.value(0, *s);
-                elements(program.ty(v))
+                Size::default().elements(program.ty(v))
             };
             cuts.push((slots.iter().map(elements).sum(), Cut { at, slots }));
         }
