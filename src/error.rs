@@ -16,6 +16,7 @@ use mlc_extract::{EGraphViewError, ExtractError};
 use mlc_files::FileError;
 use mlc_files::npz::NpzError;
 use mlc_onnx::{ExportError, ImportError, OnnxError};
+use mlc_weights::WeightsError;
 use std::fmt;
 use std::path::Path;
 
@@ -281,6 +282,12 @@ fn place(e: &OnnxError) -> Option<String> {
         | OnnxError::TooLarge { .. }
         | OnnxError::Cycle { .. }
         | OnnxError::RecursiveFunction { .. } => None,
+    }
+}
+
+impl From<WeightsError> for Error {
+    fn from(e: WeightsError) -> Error {
+        Error::new(ErrorKind::Model, e.to_string()).at(e.place()).with_help(e.advice())
     }
 }
 

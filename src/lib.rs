@@ -40,6 +40,7 @@
 //! page (the stages of the pipeline, ONNX, the verifier, the command line) are public for the tools of the project; see
 //! `ARCHITECTURE.md`.
 
+mod architectures;
 mod as_onnx;
 pub mod as_read;
 mod as_themselves;
@@ -100,6 +101,7 @@ pub use mlc_backends::arrays::{AnyArray, ArrayError, Element};
 pub use mlc_backends::ndarray;
 pub use mlc_dsl::ir::DType;
 pub use mlc_onnx::ExternalData;
+pub use mlc_weights::Metadata;
 pub use model::{Model, Reader, TensorInfo};
 pub use optimizer::{OptimizedModel, Optimizer};
 pub use pipeline::Report;

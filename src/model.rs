@@ -18,6 +18,7 @@ use mlc_dsl::shown;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
 use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping};
+use mlc_weights::{Metadata, WeightFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -45,10 +46,12 @@ pub struct Model {
 enum ModelSource {
     Onnx { raw: Box<RawModel>, path: Option<PathBuf> },
     Text { name: String, text: String },
+    Weights(WeightFile),
 }
 
 impl Model {
-    /// Reads a model: an ONNX file, or a text that ends in `.rules`, whose last `def` it is; `-` is standard input.
+    /// Reads a model: an ONNX file; a text that ends in `.rules`, whose last `def` it is; a GGUF file, or a folder with
+    /// `config.json` and `*.safetensors`, of an architecture that a text declares. `-` is standard input.
     /// Weights stay in the mapped file.
     ///
     /// # Errors
@@ -134,9 +137,11 @@ impl Model {
         reader.rules.extend(more.rules.iter().cloned());
         reader.shapes.extend(&more.shapes);
         reader.values.extend(&more.values);
+        reader.options.extend(more.options.iter().cloned());
         with_room(|| match &*self.source {
             ModelSource::Onnx { raw, path } => reader.understand((**raw).clone(), path.as_deref()),
             ModelSource::Text { name, text } => reader.entered(name.clone(), text.clone()),
+            ModelSource::Weights(file) => reader.weighed(file.clone()),
         })
     }
 
@@ -239,7 +244,7 @@ impl Model {
         let mut bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
         let defaults: &[mlc_onnx::RawValueInfo] = match &*self.source {
             ModelSource::Onnx { raw, .. } => &raw.graph.defaults,
-            ModelSource::Text { .. } => &[],
+            ModelSource::Text { .. } | ModelSource::Weights(_) => &[],
         };
         bound.extend(
             self.bound.iter().filter(|b| crate::input_values::has_default(b, defaults)).cloned(),
@@ -258,7 +263,7 @@ impl Model {
     pub(crate) fn refused(&self, e: ImportError) -> Error {
         match &*self.source {
             ModelSource::Onnx { path, .. } => told_in(e, path.as_deref()),
-            ModelSource::Text { .. } => Error::from(e),
+            ModelSource::Text { .. } | ModelSource::Weights(_) => Error::from(e),
         }
     }
 
@@ -323,6 +328,14 @@ impl Model {
     /// What the model computes, typed, before anything is optimised.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// What a file of weights says of itself under a key, as `tokenizer.ggml.tokens`; parts of nested objects have names with dots.
+    pub fn metadata(&self, key: &str) -> Option<&Metadata> {
+        match &*self.source {
+            ModelSource::Weights(file) => file.metadata.get(key),
+            ModelSource::Onnx { .. } | ModelSource::Text { .. } => None,
+        }
     }
 
     /// Inputs of the file that are constants of this model, because a value was given for them.

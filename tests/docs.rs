@@ -100,9 +100,14 @@ fn every_snippet_of_the_manual_is_as_it_says() {
 
 #[test]
 fn snippets_elsewhere_are_as_they_say() {
-    for path in
-        ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/cuda.md", "examples/README.md"]
-    {
+    for path in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "docs/cuda.md",
+        "docs/models-as-texts.md",
+        "examples/README.md",
+    ] {
         read_snippets(path);
     }
 }

@@ -127,6 +127,7 @@ fn arrows_between_crates_point_down() {
         ("fuzz/Cargo.toml", &["mlc-dsl", "mlc-backends"]),
         ("src/files/Cargo.toml", &["mlc-dsl"]),
         ("src/onnx/Cargo.toml", &["mlc-dsl", "mlc-files"]),
+        ("src/weights/Cargo.toml", &["mlc-dsl", "mlc-files"]),
         ("src/explore/Cargo.toml", &["mlc-dsl", "mlc-extract", "mlc-backends"]),
         ("src/verify/Cargo.toml", &["mlc-dsl", "mlc-backends", "mlc-fuzz", "mlc-explore"]),
     ] {
@@ -163,6 +164,7 @@ fn outside_libraries_stay_in_their_place() {
         ("cuda-sys", &["backends/cuda/Cargo.toml"]),
         ("libloading", &["backends/cuda/Cargo.toml", "backends/emulator/Cargo.toml"]),
         ("annotate-snippets", &["dsl/Cargo.toml"]),
+        ("safetensors", &["src/weights/Cargo.toml"]),
     ] {
         let all = [
             "Cargo.toml",
@@ -177,6 +179,7 @@ fn outside_libraries_stay_in_their_place() {
             "src/onnx/Cargo.toml",
             "src/explore/Cargo.toml",
             "src/verify/Cargo.toml",
+            "src/weights/Cargo.toml",
         ];
         for manifest in all {
             let listed = dependencies(manifest, "dependencies").contains(library);

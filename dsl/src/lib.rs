@@ -2,6 +2,7 @@
 //!
 //! Defines what a tensor program and a law *are*. No e-graph, no arrays, no files, no clock.
 
+pub mod architecture;
 pub mod arena;
 pub mod build;
 pub mod canon;

@@ -2,6 +2,7 @@
 //!
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
+use crate::architecture::{Architecture, StoredType};
 pub use crate::expr::Name;
 use crate::expr::{AttrType, BinaryOp, Domain, Expr, ExprKind, Meaning};
 use crate::ir::{DType, Program, Type};
@@ -491,6 +492,10 @@ pub struct Library {
     pub onnx: Vec<OnnxItem>,
     /// Targets.
     pub targets: Vec<TargetItem>,
+    /// How files of weights are read as models.
+    pub architectures: Vec<Architecture>,
+    /// What decodes the tensors of such files.
+    pub stored: Vec<StoredType>,
     pub(crate) by_name: HashMap<Name, CallId>,
     pub(crate) patterns: Patterns,
 }
@@ -504,6 +509,13 @@ impl Library {
     /// The operator of a name.
     pub fn find(&self, name: &str) -> Option<CallId> {
         self.by_name.get(name).copied()
+    }
+
+    /// True of a definition that an architecture consists of: one of a text that declares an architecture.
+    pub fn is_part(&self, id: CallId) -> bool {
+        let call = self.call(id);
+        let of_text = self.architectures.iter().any(|a| a.source.0 == call.source.0);
+        of_text && matches!(call.kind, CallKind::Def(_))
     }
 
     /// The target of a name.

@@ -38,8 +38,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
 fn graph(path: &Path) -> anyhow::Result<RawModel> {
     match content(path)? {
         Content::Onnx(raw) => Ok(*raw),
-        Content::Text(_) => anyhow::bail!(
-            "{} is a text, no ONNX model\nhelp: `show` prints models as texts, which any tool compares",
+        Content::Text(_) | Content::Weights(_) => anyhow::bail!(
+            "{} is no ONNX model\nhelp: `show` prints models as texts, which any tool compares",
             path.display()
         ),
     }

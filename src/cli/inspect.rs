@@ -75,6 +75,14 @@ struct Parameters {
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[("MODEL", &args.model)], &[])?;
     let told = match content(&args.model)? {
+        Content::Weights(file) => {
+            let format = file.format;
+            let model = reader(&args.common, &args.shapes).weighed(*file)?;
+            let mut told = Inspection { format, ..Inspection::default() };
+            of_program(&mut told, &model.program, &model.library);
+            work(&mut told, &model.program, &model.library);
+            told
+        }
         Content::Text(text) => {
             let reader = reader(&args.common, &args.shapes);
             let model = reader.entered(args.model.display().to_string(), text)?;

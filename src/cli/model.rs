@@ -79,7 +79,8 @@ pub(super) fn reader(common: &Common, shapes: &ShapeOptions) -> Reader {
     let ruled = common.rules.iter().fold(plain, |reader, path| reader.rules(path));
     let shaped = shapes.given().fold(ruled, |r, (name, extents)| r.shape(name, extents));
     let bound = shapes.bindings().fold(shaped, |r, (name, extent)| r.bind(name, extent));
-    shapes.values().fold(bound, |r, (name, numbers)| r.numbers(name, numbers))
+    let chosen = shapes.options().fold(bound, |r, (name, value)| r.option(name, value));
+    shapes.values().fold(chosen, |r, (name, numbers)| r.numbers(name, numbers))
 }
 
 /// The shipped rules and the user's.

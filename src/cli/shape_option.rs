@@ -1,4 +1,4 @@
-//! `--shape`, `--bind`, `--value` and `--fold-defaults`: what is given in place of what a model's inputs declare.
+//! `--shape`, `--bind`, `--value`, `--fold-defaults` and `--option`: how a model is read otherwise than it declares.
 
 use crate::error::Error;
 use crate::extent_ranges::ExtentRanges;
@@ -23,6 +23,9 @@ pub struct ShapeOptions {
     /// Make constants of inputs that have a value in the file; otherwise a run may replace it, and only `run` takes it as known.
     #[arg(long)]
     fold_defaults: bool,
+    /// An option of the architecture that a file of weights is read by, as `last` or `last=false`; may be given several times.
+    #[arg(long = "option", value_name = "NAME", value_parser = parse_option)]
+    options: Vec<(String, bool)>,
 }
 
 /// Numbers in one argument.
@@ -45,6 +48,11 @@ impl ShapeOptions {
     /// Whether values of inputs in the file are constants.
     pub fn folds_defaults(&self) -> bool {
         self.fold_defaults
+    }
+
+    /// Options of architectures.
+    pub fn options(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.options.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
     /// Symbols and their extents.
@@ -88,6 +96,15 @@ fn parse_value(text: &str) -> Result<(String, Numbers), String> {
         list => list.split(',').map(number).collect::<Result<_, _>>()?,
     };
     Ok((name.to_string(), Numbers(numbers)))
+}
+
+fn parse_option(text: &str) -> Result<(String, bool), String> {
+    match text.split_once('=') {
+        None => Ok((text.to_string(), true)),
+        Some((name, "true")) => Ok((name.to_string(), true)),
+        Some((name, "false")) => Ok((name.to_string(), false)),
+        Some((_, other)) => Err(format!("`{other}` is neither `true` nor `false`")),
+    }
 }
 
 fn parse_binding(text: &str) -> Result<(String, u64), String> {

@@ -56,7 +56,11 @@ impl Screen {
     /// Refuses what cannot be read, files that would overwrite each other, and outputs that cannot be written, before any
     /// work.
     pub fn begin(&mut self, reads: &[Named<'_>], writes: &[Named<'_>]) -> anyhow::Result<()> {
-        for (_, path) in reads {
+        // A model may be a folder of weights.
+        let is_folder = |(name, path): &&Named<'_>| {
+            *name == "MODEL" && path.is_dir() && mlc_weights::weights_folder(path).is_some()
+        };
+        for (_, path) in reads.iter().filter(|read| !is_folder(read)) {
             mlc_files::readable(path).map_err(|e| mlc_files::error("read", path, e))?;
         }
         mlc_files::distinct(reads, writes)?;

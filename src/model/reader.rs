@@ -5,13 +5,14 @@ use crate::content::{Content, content};
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
 use crate::input_values::{GivenValue, InputValues, notes};
-use crate::{recurrences, rules_model, stack::with_room, stdlib};
+use crate::{architectures, recurrences, rules_model, stack::with_room, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
-use mlc_dsl::ir::Program;
+use mlc_dsl::ir::{Attr, Program};
 use mlc_dsl::library::Library;
 use mlc_explore::progress;
 use mlc_onnx::{ImportError, Loops, RawModel, import_keeping, parse_onnx};
+use mlc_weights::WeightFile;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Reader {
     pub(super) kept: BTreeSet<String>,
     pub(super) loops: Loops,
     pub(super) color: bool,
+    /// Options of architectures.
+    pub(super) options: Vec<(String, Attr)>,
 }
 
 /// Rules of the user.
@@ -102,6 +105,13 @@ impl Reader {
         self
     }
 
+    /// Sets an option of the architecture that a file of weights is read by, as `last` of language models: logits of the last
+    /// position alone.
+    pub fn option(mut self, name: &str, value: bool) -> Reader {
+        self.options.push((name.to_string(), Attr::Bool(value)));
+        self
+    }
+
     /// Values that a run will be given: those that decide shapes or axes become constants, the others stay inputs.
     #[cfg(feature = "cli")]
     pub(crate) fn offering(mut self, values: crate::input_values::Offered) -> Reader {
@@ -116,7 +126,10 @@ impl Reader {
 
     /// True if nothing is read otherwise than by default.
     pub(crate) fn is_plain(&self) -> bool {
-        self.rules.is_empty() && self.shapes.is_empty() && self.values.is_empty()
+        self.rules.is_empty()
+            && self.shapes.is_empty()
+            && self.values.is_empty()
+            && self.options.is_empty()
     }
 
     /// Reads a model, as [`Model::read`] does.
@@ -130,6 +143,7 @@ impl Reader {
             match content(path)? {
                 Content::Onnx(raw) => self.understand(*raw, Some(path)),
                 Content::Text(text) => self.entered(path.display().to_string(), text),
+                Content::Weights(file) => self.weighed(*file),
             }
         })
     }
@@ -233,6 +247,26 @@ impl Reader {
         let shapes = self.shapes.or_of(self.values.offered());
         let found = rules_model::program_at(library, entry, &shapes.of_text()?);
         Ok(found.ok().filter(|(_, note)| note.is_none()).map(|(program, _)| program))
+    }
+
+    /// A file of weights as a model, by the architecture that it names.
+    pub(crate) fn weighed(&self, file: WeightFile) -> Result<Model, Error> {
+        let library = self.library()?;
+        let shapes = self.shapes.of_text()?;
+        let program = architectures::program(&library, &file, &shapes, &self.options)?;
+        shapes.all_used(&program)?;
+        Ok(Model {
+            library,
+            program,
+            info: None,
+            read_as: None,
+            assumed: vec![],
+            bound: vec![],
+            entry: None,
+            notes: vec![],
+            reader: self.clone(),
+            source: Arc::new(ModelSource::Weights(file)),
+        })
     }
 
     /// A text as a model: its last `def`.

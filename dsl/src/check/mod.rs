@@ -3,6 +3,7 @@
 //! Never fails: the valid items of faulty texts are kept, the others are diagnosed.
 
 mod apply;
+mod architectures;
 mod classify;
 mod dims;
 mod elaborate;
@@ -35,10 +36,10 @@ use crate::library::{
 };
 use crate::span::Span;
 use crate::suggestions::meant as suggest;
-use crate::syntax::ast::{Elem, Expr, ExprKind, File, Item, ItemKind, Rule};
+use crate::syntax::ast::{Def, Elem, Expr, ExprKind, File, Item, ItemKind, Op, Rule, StoredType};
 use crate::syntax::parse;
 use resolve::Scope;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -121,6 +122,7 @@ impl LibraryBuilder {
                 ItemKind::Rule(_) => "rule",
                 ItemKind::Onnx(_) => continue,
                 ItemKind::Target(_) => "target",
+                ItemKind::Architecture(_) => "architecture",
                 _ => "operator",
             };
             let key = format!("{space} {}", item.name.text);
@@ -157,6 +159,9 @@ impl LibraryBuilder {
     /// faulty callable yields no law.
     fn bodies(&mut self, items: &[(u32, Item)]) {
         let mut faulty = std::mem::take(&mut self.faulty);
+        // What architectures are made of is inlined where files are read: it is found in no other program.
+        let is_architecture = |i: &&(u32, Item)| matches!(i.1.kind, ItemKind::Architecture(_));
+        let parts: HashSet<u32> = items.iter().filter(is_architecture).map(|i| i.0).collect();
         let mut defined = Vec::new();
         for (source, item) in items {
             let (decl, lets, outputs) = match &item.kind {
@@ -184,7 +189,7 @@ impl LibraryBuilder {
             self.report(source, vec![diag]);
         }
         for (source, item, id) in defined {
-            if !faulty[id.0 as usize] {
+            if !faulty[id.0 as usize] && !parts.contains(&source) {
                 self.definition(source, item, id);
             }
         }
@@ -284,6 +289,15 @@ impl LibraryBuilder {
                     self.report(*source, diags);
                     self.library.targets.push(target);
                 }
+                ItemKind::Architecture(decl) => {
+                    let (found, diags) =
+                        architectures::architecture(&self.library, *source, item, decl);
+                    self.report(*source, diags);
+                    self.library.architectures.push(found);
+                }
+                ItemKind::Op(Op { stored, .. }) | ItemKind::Def(Def { stored, .. }) => {
+                    self.stored(*source, item, stored);
+                }
                 _ => {}
             }
         }
@@ -292,6 +306,17 @@ impl LibraryBuilder {
         }
         for (source, diags) in targets::inherit(&mut self.library.targets) {
             self.report(source, diags);
+        }
+    }
+
+    /// The types of stored tensors that an item decodes.
+    fn stored(&mut self, source: u32, item: &Item, all: &[StoredType]) {
+        let Some(id) = self.own(source, item) else { return };
+        for one in all {
+            match architectures::stored(&self.library, id, one) {
+                Ok(found) => self.library.stored.push(found),
+                Err(diag) => self.report(source, vec![diag]),
+            }
         }
     }
 

@@ -35,6 +35,15 @@ pub(super) fn declaration(library: &Library, item: &ast::Onnx) -> (Declaration, 
     (Declaration { params, since, until, domain, opaque, conditions, lets, reads, prints }, r.diags)
 }
 
+/// An expression of an item that is positional as `onnx` items are; `names` stand for something where it is read.
+pub(super) fn positional<'a>(
+    library: &'a Library,
+    names: impl Iterator<Item = &'a str>,
+    e: &ast::Expr,
+) -> Result<Expr, Diag> {
+    OnnxItemResolver { library, names: names.collect(), diags: vec![] }.expr(e)
+}
+
 fn name(text: &str) -> Name {
     Name::from(text)
 }
@@ -167,7 +176,7 @@ impl<'a> OnnxItemResolver<'a> {
             ast::ExprKind::Index { .. }
             | ast::ExprKind::Axes { .. }
             | ast::ExprKind::Reduce { .. } => {
-                let message = "axes have no names in an `onnx` item".into();
+                let message = "axes have no names here: arguments are positional".into();
                 let help = "apply an operator that takes positions, e.g. `sum(x, axes=[1])`";
                 return Err(error("R010", e.span, message, help));
             }

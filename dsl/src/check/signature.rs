@@ -24,7 +24,9 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         ItemKind::Def(d) => (&d.params, &d.outputs, (&d.wheres[..], &d.conditions[..])),
         ItemKind::Fuse(f) => (&f.params, &f.outputs, (&f.wheres[..], &f.conditions[..])),
         ItemKind::Extern(e) => (&e.params, &e.outputs, (&e.wheres[..], &e.conditions[..])),
-        ItemKind::Rule(_) | ItemKind::Onnx(_) | ItemKind::Target(_) => return (None, vec![]),
+        ItemKind::Rule(_) | ItemKind::Onnx(_) | ItemKind::Target(_) | ItemKind::Architecture(_) => {
+            return (None, vec![]);
+        }
     };
     if untyped(params) {
         return (None, vec![]);
@@ -111,7 +113,8 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         | ItemKind::Fuse(_)
         | ItemKind::Rule(_)
         | ItemKind::Onnx(_)
-        | ItemKind::Target(_) => {}
+        | ItemKind::Target(_)
+        | ItemKind::Architecture(_) => {}
     }
     (Some(c), diags)
 }

@@ -38,6 +38,9 @@ fn form(item: &str) -> String {
         "extern" => "extern name(x: F[..s]) -> y: F[..s]` and `reference \"function\"",
         "onnx" => "onnx Name(x; alpha = 0.01) since 6` and `= alpha * exp(x)",
         "target" => "target name`, `flops = 1e11` and `kernel \"gemm\" covers matmul",
+        "architecture" => {
+            "architecture name() of gguf \"name\"` and `let \"y\" = tensor(\"w\", [8])"
+        }
         _ => return "the manual describes how items are written".into(),
     };
     format!("this kind of item is written `{form}`")

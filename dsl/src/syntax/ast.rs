@@ -53,6 +53,8 @@ pub enum ItemKind {
     Onnx(Onnx),
     /// A place to run.
     Target(Target),
+    /// How files of weights are read as models.
+    Architecture(Architecture),
 }
 
 /// Parameters in parentheses: tensors, then attributes.
@@ -164,6 +166,57 @@ pub struct Op {
     pub conditions: Vec<Expr>,
     /// One equation per output.
     pub meanings: Vec<Meaning>,
+    /// `of gguf 3`: the stored tensors that it decodes.
+    pub stored: Vec<StoredType>,
+}
+
+/// `of format number`: a type of tensors in files.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredType {
+    /// The format of the files.
+    pub format: Ident,
+    /// The type's number there.
+    pub number: i64,
+}
+
+/// `architecture name(options) of format "name", … steps`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Architecture {
+    /// Options, attributes with defaults.
+    pub params: Vec<Param>,
+    /// The format of the files.
+    pub format: Ident,
+    /// What such files call it.
+    pub names: Vec<String>,
+    /// What is computed, in this order.
+    pub steps: Vec<Steps>,
+}
+
+/// `let a = …`, or `each i in n let a = …, b = …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steps {
+    /// The name of the count and how often the steps are repeated.
+    pub each: Option<(Ident, Expr)>,
+    /// One without `each`.
+    pub steps: Vec<Step>,
+}
+
+/// `names = value` or `"output" = value`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// What is named.
+    pub target: StepTarget,
+    /// What it stands for.
+    pub value: Expr,
+}
+
+/// What a step of an architecture names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepTarget {
+    /// Names for the steps that follow: one, or several in parentheses that take apart a tuple.
+    Names(Vec<Ident>),
+    /// An output of the model.
+    Output(String),
 }
 
 /// `y: F[..b]` after an arrow; the name may be left out when there is one output.
@@ -221,6 +274,8 @@ pub struct Def {
     pub body: Expr,
     /// `if …, …`.
     pub conditions: Vec<Expr>,
+    /// `of gguf 3`: the stored tensors that it decodes.
+    pub stored: Vec<StoredType>,
 }
 
 /// `rule name lhs => rhs clauses`.

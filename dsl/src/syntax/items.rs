@@ -1,4 +1,4 @@
-//! Builds the syntax tree of an item from its parse: the seven kinds of items.
+//! Builds the syntax tree of an item from its parse: the kinds of items.
 
 use pest::iterators::Pair;
 
@@ -7,8 +7,9 @@ use super::params::ParamContext;
 use super::parse::Rule;
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{
-    Alternative, Def, Expr, Extern, Fuse, Ident, ItemKind, Kernel, Meaning, Onnx, Op, OpTrait,
-    Param, Print, Rule as Law, RuleTest, Span, Target,
+    Alternative, Architecture, Def, Expr, Extern, Fuse, Ident, ItemKind, Kernel, Meaning, Onnx, Op,
+    OpTrait, Param, Print, Rule as Law, RuleTest, Span, Step, StepTarget, Steps, StoredType,
+    Target,
 };
 
 type Parts<'i> = Vec<Pair<'i, Rule>>;
@@ -40,6 +41,7 @@ impl TreeBuilder {
             Rule::procedure => ItemKind::Extern(self.procedure(parts, &name)?),
             Rule::onnx => ItemKind::Onnx(self.onnx(parts, &name)?),
             Rule::target => ItemKind::Target(self.target(parts)),
+            Rule::architecture => ItemKind::Architecture(self.architecture(parts, &name)?),
             _ => return None,
         };
         (!self.failed).then_some((name, kind))
@@ -75,6 +77,7 @@ impl TreeBuilder {
             wheres: Vec::new(),
             conditions: Vec::new(),
             meanings: Vec::new(),
+            stored: Vec::new(),
         };
         for part in parts {
             match part.as_rule() {
@@ -84,6 +87,7 @@ impl TreeBuilder {
                 Rule::where_clause => self.bindings(part, &mut op.wheres),
                 Rule::if_clause => op.conditions.extend(self.exprs(part)),
                 Rule::meaning => op.meanings.extend(self.meaning(part)),
+                Rule::stored_clause => op.stored.extend(self.stored(part)),
                 _ => {}
             }
         }
@@ -116,6 +120,7 @@ impl TreeBuilder {
     fn def(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Def> {
         let (mut params, mut outputs, mut wheres) = (Vec::new(), Vec::new(), Vec::new());
         let (mut lets, mut conditions, mut body) = (Vec::new(), Vec::new(), Once::new());
+        let mut stored = Vec::new();
         for part in parts {
             match part.as_rule() {
                 Rule::params => params = self.params(part, false),
@@ -124,11 +129,12 @@ impl TreeBuilder {
                 Rule::let_clause => self.bindings(part, &mut lets),
                 Rule::if_clause => conditions.extend(self.exprs(part)),
                 Rule::body => self.body(part, &mut body),
+                Rule::stored_clause => stored.extend(self.stored(part)),
                 _ => {}
             }
         }
         let body = self.need(body, name, "body", "`= …`, its body")?;
-        Some(Def { params, outputs, wheres, lets, body, conditions })
+        Some(Def { params, outputs, wheres, lets, body, conditions, stored })
     }
 
     fn body(&mut self, part: Pair<'_, Rule>, body: &mut Once<Expr>) {
@@ -391,6 +397,73 @@ impl TreeBuilder {
             }
         }
         target
+    }
+
+    fn stored(&mut self, pair: Pair<'_, Rule>) -> Option<StoredType> {
+        let format = self.inner_ident(pair.clone());
+        let number = pair.into_inner().find(|p| p.as_rule() == Rule::int)?;
+        Some(StoredType { format, number: self.int(&number) })
+    }
+
+    fn architecture(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Architecture> {
+        let (mut params, mut sources, mut steps) = (Vec::new(), None, Vec::new());
+        for part in parts {
+            match part.as_rule() {
+                Rule::params => params = self.params(part, false),
+                Rule::read_from => {
+                    sources = Some((self.inner_ident(part.clone()), self.inner_strings(part)));
+                }
+                Rule::steps => steps.extend(self.steps(part)),
+                _ => {}
+            }
+        }
+        let (format, names) = sources?;
+        let steps = self.some_steps(steps, name)?;
+        Some(Architecture { params, format, names, steps })
+    }
+
+    fn some_steps(&mut self, steps: Vec<Steps>, name: &Ident) -> Option<Vec<Steps>> {
+        if steps.is_empty() {
+            let message = format!("`{}` has no step", name.text);
+            self.report(
+                Diag::error(Code("S012"), message, name.span)
+                    .help("add `let \"y\" = …`, an output"),
+            );
+            return None;
+        }
+        Some(steps)
+    }
+
+    /// The steps of one clause; without `each` they are clauses of their own.
+    fn steps(&mut self, pair: Pair<'_, Rule>) -> Vec<Steps> {
+        let (mut count, mut times, mut steps) = (None, None, Vec::new());
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::ident => count = Some(self.ident(&part)),
+                Rule::expr => times = Some(self.expr(part)),
+                Rule::step => steps.extend(self.step(part)),
+                _ => {}
+            }
+        }
+        match count.zip(times) {
+            Some(each) => vec![Steps { each: Some(each), steps }],
+            None => steps.into_iter().map(|s| Steps { each: None, steps: vec![s] }).collect(),
+        }
+    }
+
+    fn step(&mut self, pair: Pair<'_, Rule>) -> Option<Step> {
+        let mut target = None;
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::names => target = Some(StepTarget::Names(self.names(part))),
+                Rule::string => target = Some(StepTarget::Output(self.string(&part))),
+                Rule::expr => {
+                    return target.map(|target| Step { target, value: self.expr(part) });
+                }
+                _ => {}
+            }
+        }
+        None
     }
 
     fn kernel(&mut self, pair: Pair<'_, Rule>) -> Kernel {

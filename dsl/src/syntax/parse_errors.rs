@@ -390,6 +390,10 @@ fn describe(rule: Rule) -> &'static [Expected] {
         Rule::procedure | Rule::kw_extern => &[Clause("extern")],
         Rule::onnx | Rule::kw_onnx => &[Clause("onnx")],
         Rule::target | Rule::kw_target => &[Clause("target")],
+        Rule::architecture | Rule::kw_architecture => &[Clause("architecture")],
+        Rule::stored_clause | Rule::read_from => &[Clause("of")],
+        Rule::steps => &[Clause("let")],
+        Rule::step => &[Name, Text],
         Rule::kw_each
         | Rule::const_mark
         | Rule::variadic_mark

@@ -5,8 +5,9 @@
 use super::pretty::{Doc, block, commas, enclosed, group, lay_out, nest, text};
 use super::print_expr::{before_more, bound, condition, elems_docs, float, quoted, sign, whole};
 use crate::syntax::ast::{
-    AttrType, Binding, Def, ErrorClause, Expr, Extern, File, Fuse, Ident, Item, ItemKind, Kernel,
-    Onnx, Op, OpTrait, Output, Param, ParamKind, Print, Rule, RuleTest, Side, Target, TensorType,
+    Architecture, AttrType, Binding, Def, ErrorClause, Expr, Extern, File, Fuse, Ident, Item,
+    ItemKind, Kernel, Onnx, Op, OpTrait, Output, Param, ParamKind, Print, Rule, RuleTest, Side,
+    Step, StepTarget, Steps, StoredType, Target, TensorType,
 };
 
 const WIDTH: usize = 100;
@@ -36,6 +37,7 @@ pub fn print_item(item: &Item) -> String {
         ItemKind::Extern(procedure) => print_extern(name, procedure),
         ItemKind::Onnx(onnx) => print_onnx(name, onnx),
         ItemKind::Target(target) => print_target(name, target),
+        ItemKind::Architecture(one) => print_architecture(name, one),
     };
     let mut parts = parts.into_iter();
     let head = parts.next().into_iter();
@@ -80,6 +82,7 @@ fn print_op(name: &Ident, op: &Op) -> Vec<Doc> {
         let head = enclosed(&format!("{}[", meaning.output.text), elems_docs(&meaning.index), "]");
         out.push(cat([head, text(" = "), before_more(&meaning.value)]));
     }
+    out.extend(op.stored.iter().map(stored));
     out
 }
 
@@ -88,6 +91,7 @@ fn print_def(name: &Ident, def: &Def) -> Vec<Doc> {
     wheres(&mut out, &def.wheres);
     body(&mut out, &def.lets, &def.body);
     conditions(&mut out, "if", &def.conditions);
+    out.extend(def.stored.iter().map(stored));
     out
 }
 
@@ -193,6 +197,38 @@ fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
     }
     out.extend(target.kernels.iter().map(kernel));
     out
+}
+
+fn stored(one: &StoredType) -> Doc {
+    text(format!("of {} {}", one.format.text, one.number))
+}
+
+fn print_architecture(name: &Ident, one: &Architecture) -> Vec<Doc> {
+    let options = commas(one.params.iter().map(param).collect());
+    let names: Vec<String> = one.names.iter().map(|n| quoted(n)).collect();
+    let of = format!(" of {} {}", one.format.text, names.join(", "));
+    let head = block(&format!("architecture {}(", name.text), options, ")");
+    let mut out = vec![cat([head, text(of)])];
+    out.extend(one.steps.iter().map(steps));
+    out
+}
+
+fn steps(steps: &Steps) -> Doc {
+    let all = commas(steps.steps.iter().map(step).collect());
+    let Some((count, times)) = &steps.each else {
+        return cat([text("let "), Doc::Cat(all)]);
+    };
+    let lines = all.into_iter().flat_map(|step| [Doc::Hard, step]).collect();
+    let head = [text(format!("each {} in ", count.text)), before_more(times), text(" let")];
+    cat([Doc::Cat(head.into()), nest(Doc::Cat(lines))])
+}
+
+fn step(step: &Step) -> Doc {
+    let name = match &step.target {
+        StepTarget::Names(all) => names(all),
+        StepTarget::Output(name) => quoted(name),
+    };
+    cat([text(format!("{name} = ")), whole(&step.value)])
 }
 
 fn kernel(kernel: &Kernel) -> Doc {

@@ -12,7 +12,8 @@ use crate::syntax::ast::Span;
 pub(super) const MAX_NESTING: usize = 64;
 
 /// The words that open items.
-pub(super) const ITEM_WORDS: [&str; 7] = ["op", "def", "rule", "fuse", "extern", "onnx", "target"];
+pub(super) const ITEM_WORDS: [&str; 8] =
+    ["op", "def", "rule", "fuse", "extern", "onnx", "target", "architecture"];
 
 /// The reserved words that open no item, clauses in their canonical order first.
 pub(super) const OTHER_WORDS: [&str; 35] = [

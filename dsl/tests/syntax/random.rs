@@ -218,29 +218,47 @@ fn op() -> impl Strategy<Value = Op> {
         index,
         value,
     });
-    (params(), outputs(), few(property), bindings(), few(expr()), few(meaning)).prop_map(
-        |(params, outputs, traits, wheres, conditions, meanings)| Op {
-            params,
-            outputs,
-            traits,
-            wheres,
-            conditions,
-            meanings,
-        },
-    )
+    let all = (params(), outputs(), few(property), bindings(), few(expr()), few(meaning), stored());
+    all.prop_map(|(params, outputs, traits, wheres, conditions, meanings, stored)| Op {
+        params,
+        outputs,
+        traits,
+        wheres,
+        conditions,
+        meanings,
+        stored,
+    })
 }
 
 fn def() -> impl Strategy<Value = Def> {
-    (params(), outputs(), bindings(), bindings(), expr(), few(expr())).prop_map(
-        |(params, outputs, wheres, lets, body, conditions)| Def {
+    (params(), outputs(), bindings(), bindings(), expr(), few(expr()), stored()).prop_map(
+        |(params, outputs, wheres, lets, body, conditions, stored)| Def {
             params,
             outputs,
             wheres,
             lets,
             body,
             conditions,
+            stored,
         },
     )
+}
+
+fn stored() -> impl Strategy<Value = Vec<StoredType>> {
+    few((ident(), 0..i64::MAX).prop_map(|(format, number)| StoredType { format, number }))
+}
+
+fn architecture() -> impl Strategy<Value = Architecture> {
+    let target = prop_oneof![
+        some(ident()).prop_map(StepTarget::Names),
+        quote().prop_map(StepTarget::Output),
+    ];
+    let step = (target, expr()).prop_map(|(target, value)| Step { target, value });
+    let each = ((ident(), expr()), some(step.clone()))
+        .prop_map(|(each, steps)| Steps { each: Some(each), steps });
+    let one = step.prop_map(|step| Steps { each: None, steps: vec![step] });
+    (params(), ident(), some(quote()), some(prop_oneof![one, each]))
+        .prop_map(|(params, format, names, steps)| Architecture { params, format, names, steps })
 }
 
 fn error() -> impl Strategy<Value = ErrorClause> {
@@ -374,6 +392,7 @@ fn item() -> impl Strategy<Value = Item> {
         procedure().prop_map(ItemKind::Extern),
         onnx().prop_map(ItemKind::Onnx),
         target().prop_map(ItemKind::Target),
+        architecture().prop_map(ItemKind::Architecture),
     ];
     (remarks(), remarks(), ident(), kind).prop_map(|(comments, doc, name, kind)| Item {
         comments,

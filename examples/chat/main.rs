@@ -1,0 +1,182 @@
+//! Answers a prompt with a language model: `cargo run --release --example chat -- MODEL.gguf "What is the capital of France?"`.
+//!
+//! `--tokens N` is the longest answer, `--temperature T --seed N` draw tokens in place of the likeliest ones, `--threads N` how many cores work.
+//! Prints the answer, and behind it on standard error how many tokens a second were read and written, and the share of the bandwidth of reading
+//! memory, measured in the same run, at which the weights were read.
+
+mod tokens;
+
+use mlc_rewrite::ndarray::{ArrayD, IxDyn};
+use mlc_rewrite::{AnyArray, Metadata, Model, Optimizer, Outputs, Reader, Session};
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::io::Write;
+use std::time::Instant;
+use tokens::Tokens;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the command line asks for.
+struct Asked {
+    path: String,
+    prompt: String,
+    tokens: usize,
+    temperature: f64,
+    seed: u64,
+    threads: usize,
+}
+
+fn asked() -> Result<Asked, Failure> {
+    let mut given = Asked {
+        path: String::new(),
+        prompt: String::new(),
+        tokens: 128,
+        temperature: 0.0,
+        seed: 0,
+        threads: 1,
+    };
+    let mut places = vec![];
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--tokens" => given.tokens = value()?.parse()?,
+            "--temperature" => given.temperature = value()?.parse()?,
+            "--seed" => given.seed = value()?.parse()?,
+            "--threads" => given.threads = value()?.parse()?,
+            _ => places.push(arg),
+        }
+    }
+    let [path, prompt] =
+        <[String; 2]>::try_from(places).map_err(|_| "give MODEL.gguf and a prompt")?;
+    (given.path, given.prompt) = (path, prompt);
+    Ok(given)
+}
+
+/// A prompt as the model was trained to see one.
+fn dressed(model: &Model, prompt: &str) -> String {
+    match model.metadata("tokenizer.chat_template") {
+        Some(Metadata::Text(t)) if t.contains("<|im_start|>") => {
+            format!("<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n")
+        }
+        _ => prompt.to_string(),
+    }
+}
+
+/// What a session has seen so far.
+struct Conversation {
+    session: Session,
+    past: HashMap<String, AnyArray>,
+    seen: usize,
+}
+
+impl Conversation {
+    fn new(session: Session) -> Conversation {
+        let empty = |extents: Vec<Option<usize>>| {
+            let batch = std::iter::once(1);
+            let shape: Vec<usize> =
+                batch.chain(extents.iter().skip(1).map(|e| e.unwrap_or(0))).collect();
+            AnyArray::from(ArrayD::<f32>::zeros(IxDyn(&shape)))
+        };
+        let pasts = session.inputs().iter().filter(|i| i.name().starts_with("past."));
+        let past = pasts.map(|i| (i.name().to_string(), empty(i.shape()))).collect();
+        Conversation { session, past, seen: 0 }
+    }
+
+    /// The logits behind these tokens.
+    fn read(&mut self, ids: &[u32]) -> Result<Vec<f32>, Failure> {
+        let row = |v: Vec<i64>| -> Result<AnyArray, Failure> {
+            Ok(ArrayD::from_shape_vec(IxDyn(&[1, v.len()]), v)?.into())
+        };
+        let all = self.seen + ids.len();
+        let mut inputs: Vec<(String, AnyArray)> = vec![
+            ("input_ids".into(), row(ids.iter().map(|i| i64::from(*i)).collect())?),
+            ("attention_mask".into(), row(vec![1; all])?),
+            ("position_ids".into(), row((self.seen as i64..all as i64).collect())?),
+        ];
+        inputs.extend(self.past.drain());
+        let outputs: Outputs = self.session.run(inputs)?;
+        self.seen = all;
+        let kept = outputs.iter().filter_map(|(n, a)| Some((n.strip_prefix("present.")?, a)));
+        self.past = kept.map(|(n, a)| (format!("past.{n}"), a.clone())).collect();
+        Ok(outputs.array::<f32>("logits")?.iter().copied().collect())
+    }
+}
+
+/// The likeliest token, or one that is drawn.
+fn chosen(logits: &[f32], temperature: f64, state: &mut u64) -> u32 {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if temperature <= 0.0 {
+        return logits.iter().position(|v| *v == largest).unwrap_or(0) as u32;
+    }
+    let weight = |v: &f32| (f64::from(v - largest) / temperature).exp();
+    // SplitMix64.
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let share = ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+    let mut rest = share * logits.iter().map(weight).sum::<f64>();
+    let hit = |v: &f32| {
+        rest -= weight(v);
+        rest <= 0.0
+    };
+    logits.iter().position(hit).unwrap_or(0) as u32
+}
+
+/// Bytes a second that cores read from memory, the best of several times.
+fn bandwidth(threads: usize) -> f64 {
+    let words = vec![1u64; 32 << 20];
+    let part = words.len().div_ceil(threads.max(1));
+    let once = || {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for part in words.chunks(part) {
+                scope.spawn(move || {
+                    black_box(part.iter().fold(0u64, |a, b| a.wrapping_add(*b)));
+                });
+            }
+        });
+        (words.len() * 8) as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..5).map(|_| once()).fold(0.0, f64::max)
+}
+
+fn main() -> Result<(), Failure> {
+    let asked = asked()?;
+    let model = Reader::new().option("last", true).read(&asked.path)?;
+    let tokens = Tokens::of(&model)?;
+    let session = Optimizer::new().threads(asked.threads).optimize(&model)?.session()?;
+    let prompt = tokens.of_text(&dressed(&model, &asked.prompt));
+    let end = model.metadata("tokenizer.ggml.eos_token_id");
+    let mut conversation = Conversation::new(session);
+    let start = Instant::now();
+    let mut logits = conversation.read(&prompt)?;
+    let prefill = start.elapsed().as_secs_f64();
+    let (mut answer, mut state, mut shown) = (vec![], asked.seed, 0);
+    let start = Instant::now();
+    while answer.len() < asked.tokens {
+        let token = chosen(&logits, asked.temperature, &mut state);
+        if end == Some(&Metadata::Int(token.into())) {
+            break;
+        }
+        answer.push(token);
+        let text = tokens.text(&answer);
+        print!("{}", text.get(shown..).unwrap_or_default());
+        std::io::stdout().flush()?;
+        shown = text.len();
+        logits = conversation.read(&[token])?;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!();
+    let decoded = answer.len() as f64 / seconds;
+    let weights = std::fs::metadata(&asked.path)?.len() as f64;
+    eprintln!(
+        "{} tokens read at {:.1} a second, {} written at {decoded:.1} a second: {:.0} % of the bandwidth of reading memory",
+        prompt.len(),
+        prompt.len() as f64 / prefill,
+        answer.len(),
+        100.0 * decoded * weights / bandwidth(asked.threads)
+    );
+    Ok(())
+}
