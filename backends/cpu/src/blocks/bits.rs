@@ -14,7 +14,7 @@ pub fn product(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let [x, w, s, z] = site.args else { return None };
     let bits = Bits::new(site, [x, w, s, z])?;
     let size = (bits.rows, bits.bits);
-    BlockProduct::new(site, size, bits.packer(None))
+    BlockProduct::make(site, size, bits.packer(None))
 }
 
 /// Prepares the same where a constant says the block of every number.
@@ -31,7 +31,7 @@ pub fn product_by_groups(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     };
     let groups: Vec<usize> = (0..at.shape[0]).map(group).collect::<Option<_>>()?;
     let size = (bits.rows, bits.bits);
-    BlockProduct::new(site, size, bits.packer(Some(groups)))
+    BlockProduct::make(site, size, bits.packer(Some(groups)))
 }
 
 /// The operands of a matrix.

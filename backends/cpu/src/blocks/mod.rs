@@ -52,7 +52,7 @@ pub fn product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn
         return None;
     }
     let pack = packer(&w.layout, format)?;
-    BlockProduct::new(site, (w.layout.shape[0], 0), pack)
+    BlockProduct::make(site, (w.layout.shape[0], 0), pack)
 }
 
 /// What packs a matrix that lies so; `None` unless the blocks of each row lie one after the other.
@@ -78,7 +78,7 @@ fn row_starts(w: &Layout, format: &Format) -> Option<Vec<usize>> {
 impl BlockProduct {
     /// The product of the first operand with what `pack` makes of the others, a matrix of `n` rows whose operands hold numbers of so many bits,
     /// or of a format.
-    fn new(
+    fn make(
         site: &LaunchSite<'_>,
         (n, bits): (usize, usize),
         pack: Packer,

@@ -140,6 +140,7 @@ impl BlockPanels {
     }
 
     /// Real numbers of sixteen rows at some places, one line of [`LANES`] each.
+    #[inline(always)]
     pub fn lines(
         &self,
         panel: usize,
@@ -147,34 +148,43 @@ impl BlockPanels {
         mut line: impl FnMut(usize, &[f32; LANES]),
     ) {
         let (form, panel) = (self.form, self.panel(panel));
-        let per = 32 / form.bits();
         let mut place = places.start;
         while place < places.end {
             let g = place / form.group;
             let end = places.end.min((g + 1) * form.group);
             let (head, data) = panel[g * form.words()..][..form.words()].split_at(form.head());
-            let (scales, offsets) = (scales(form, head), offsets(form, head));
+            let by = scales(form, head);
+            // Both are exact: one of them is zero.
+            let (less, more) = match form.offset {
+                Offset::None => ([0.0; LANES], [0.0; LANES]),
+                Offset::Same(_) | Offset::Bytes => (offsets(form, head), [0.0; LANES]),
+                Offset::Half | Offset::Single => ([0.0; LANES], offsets(form, head)),
+            };
             for place in place..end {
-                let at = place - g * form.group;
-                let words = &data[at / per * LANES..][..LANES];
-                let shift = (at % per * form.bits()) as u32;
-                let numbers: [f32; LANES] = std::array::from_fn(|i| match form.wide {
-                    true => ((words[i] << (24 - shift)) as i32 >> 24) as f32,
-                    false => (words[i] >> shift & 15) as i32 as f32,
-                });
-                let values = match form.offset {
-                    Offset::None => std::array::from_fn(|i| numbers[i] * scales[i]),
-                    Offset::Same(_) | Offset::Bytes => {
-                        std::array::from_fn(|i| (numbers[i] - offsets[i]) * scales[i])
-                    }
-                    Offset::Half | Offset::Single => {
-                        std::array::from_fn(|i| numbers[i] * scales[i] + offsets[i])
-                    }
+                let n = match form.wide {
+                    true => number::<8>(data, place - g * form.group),
+                    false => number::<4>(data, place - g * form.group),
                 };
+                let mut values = [0.0; LANES];
+                for i in 0..LANES {
+                    values[i] = (n[i] - less[i]).mul_add(by[i], more[i]);
+                }
                 line(place, &values);
             }
             place = end;
         }
+    }
+}
+
+/// Number `at` of a group of sixteen rows.
+#[inline(always)]
+fn number<const BITS: usize>(data: &[u32], at: usize) -> [f32; LANES] {
+    let per = 32 / BITS;
+    let words = &data[at / per * LANES..][..LANES];
+    let shift = (at % per * BITS) as u32;
+    match BITS {
+        8 => std::array::from_fn(|i| ((words[i] << (24 - shift)) as i32 >> 24) as f32),
+        _ => std::array::from_fn(|i| (words[i] >> shift & 15) as i32 as f32),
     }
 }
 

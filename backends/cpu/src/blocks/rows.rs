@@ -76,20 +76,18 @@ simd! {
 
 /// Number `j` of sixteen words, where it stands.
 #[inline(always)]
-fn numbers<const BITS: usize>(words: &[u32; LANES], j: usize) -> [f32; LANES] {
-    let mut out = [0.0; LANES];
-    for (o, &w) in out.iter_mut().zip(words) {
-        *o = match (BITS, j) {
-            (4, 7) => (w >> 28) as i32 as f32,
-            (4, _) => (w & (15 << (4 * j))) as i32 as f32,
-            (_, 3) => ((w as i32) >> 24) as f32,
-            (_, _) => ((w << (24 - 8 * j)) & 0xFF00_0000) as i32 as f32,
-        };
+fn numbers<const BITS: usize>(w: &[u32; LANES], j: usize) -> [f32; LANES] {
+    match (BITS, j) {
+        (4, 7) => std::array::from_fn(|i| (w[i] >> 28) as i32 as f32),
+        (4, _) => std::array::from_fn(|i| (w[i] & (15 << (4 * j))) as i32 as f32),
+        (_, 3) => std::array::from_fn(|i| ((w[i] as i32) >> 24) as f32),
+        (_, _) => std::array::from_fn(|i| ((w[i] << (24 - 8 * j)) & 0xFF00_0000) as i32 as f32),
     }
-    out
 }
 
+// Loops count: iterators over arrays of arrays are not unrolled, and what stays in memory is not computed in vectors.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "as said above")]
 fn sums_of<const BITS: usize, const M: usize, const P: usize>(s: &Strip<'_>, out: &mut [f32]) {
     let (form, per) = (s.form, 32 / BITS);
     let (size, head, words) = (form.words(), form.head(), form.group / per);
@@ -104,39 +102,61 @@ fn sums_of<const BITS: usize, const M: usize, const P: usize>(s: &Strip<'_>, out
         let x: [&[f32]; M] = std::array::from_fn(|r| &lines[r][g * form.group..][..form.group]);
         let mut acc = [[[0f32; LANES]; M]; P];
         for t in 0..words {
+            let w: [&[u32; LANES]; P] = std::array::from_fn(|p| {
+                at[p][head + t * LANES..].first_chunk().expect("sixteen words")
+            });
             let x: [&[f32]; M] = std::array::from_fn(|r| &x[r][t * per..][..per]);
             for j in 0..per {
-                for (acc, at) in acc.iter_mut().zip(at) {
-                    let words = at[head + t * LANES..][..LANES].try_into().expect("sixteen words");
-                    let n = numbers::<BITS>(words, j);
-                    for (acc, x) in acc.iter_mut().zip(x) {
+                for p in 0..P {
+                    let n = numbers::<BITS>(w[p], j);
+                    for r in 0..M {
+                        let (b, a) = (x[r][j], &mut acc[p][r]);
                         for i in 0..LANES {
-                            acc[i] = n[i].mul_add(x[j], acc[i]);
+                            a[i] = n[i].mul_add(b, a[i]);
                         }
                     }
                 }
             }
         }
-        for ((sums, acc), at) in sums.iter_mut().zip(acc).zip(at) {
-            let (by, o) = (scales(form, at), offsets(form, at));
-            for ((sums, acc), totals) in sums.iter_mut().zip(acc).zip(totals) {
-                let total = totals[g];
-                for i in 0..LANES {
-                    sums[i] = match form.offset {
-                        Offset::None => acc[i].mul_add(by[i], sums[i]),
-                        Offset::Same(_) | Offset::Bytes => {
-                            (-o[i]).mul_add(total, acc[i]).mul_add(by[i], sums[i])
-                        }
-                        Offset::Half | Offset::Single => {
-                            o[i].mul_add(total, acc[i].mul_add(by[i], sums[i]))
-                        }
-                    };
-                }
+        for p in 0..P {
+            let (by, o) = (scales(form, at[p]), offsets(form, at[p]));
+            for r in 0..M {
+                let total = totals[r][g];
+                add(form.offset, &mut sums[p][r], &acc[p][r], (&by, &o), total);
             }
         }
     }
-    let out = out.as_chunks_mut::<LANES>().0;
-    for (to, from) in out.iter_mut().zip(sums.as_flattened()) {
-        *to = *from;
+    for p in 0..P {
+        for r in 0..M {
+            out[(p * M + r) * LANES..][..LANES].copy_from_slice(&sums[p][r]);
+        }
+    }
+}
+
+/// Adds the sums of a group, scaled, and what its offsets are of the sum of all factors.
+#[inline(always)]
+fn add(
+    offset: Offset,
+    sums: &mut [f32; LANES],
+    group: &[f32; LANES],
+    (by, o): (&[f32; LANES], &[f32; LANES]),
+    total: f32,
+) {
+    match offset {
+        Offset::None => {
+            for i in 0..LANES {
+                sums[i] = group[i].mul_add(by[i], sums[i]);
+            }
+        }
+        Offset::Same(_) | Offset::Bytes => {
+            for i in 0..LANES {
+                sums[i] = (-o[i]).mul_add(total, group[i]).mul_add(by[i], sums[i]);
+            }
+        }
+        Offset::Half | Offset::Single => {
+            for i in 0..LANES {
+                sums[i] = o[i].mul_add(total, group[i].mul_add(by[i], sums[i]));
+            }
+        }
     }
 }
