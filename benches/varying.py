@@ -2,11 +2,15 @@
 """Runs at extents that vary from one to the next, beside ONNX Runtime and OpenVINO: first runs at each extent, the same again, and memory.
 
     python3 benches/varying.py MODEL.onnx INPUT=AXES... --symbol n=1..128 [--count 24] [--threads 1] [--grow] [--peers onnxruntime,openvino]
+                               [--feed present=past | --callers 4]
 
 AXES are numbers, symbols, or sums of them such as `past+1`. Every symbol is drawn anew for each run, or grows from its first number by one
 with `--grow`, as the length of a cache does. Every runtime has a process of its own, which is given the same arrays: ones of integers and truth values,
 sixteenths of real numbers. Prints seconds of all first runs and of all second ones, bytes of memory before and after, each also as a part of the best
 peer's, and how far the sums of the outputs differ. Our side is the example `varying`, built with `--release`.
+
+With `--feed present=past` every output whose name begins with `present` is the next run's input whose name begins with `past` instead, without a copy:
+by a binding here, by `io_binding` in ONNX Runtime; such inputs are given once, and there are no second runs. With every run is made by so many threads, over and over for two seconds, and its time is that of a run, all threads together.
 """
 import argparse
 import pathlib
@@ -33,7 +37,55 @@ def filled(numpy, kind, shape):
     return (((numpy.arange(1, count + 1) % 17).astype("float32") - 8) / 16).reshape(shape)
 
 
-def peer(name, path, threads):
+class Fed:
+    """Runs of ONNX Runtime whose outputs are the next inputs, where they lie."""
+
+    def __init__(self, session, feed):
+        before, after = feed.split("=")
+        self.session, self.state = session, {}
+        outputs = [o.name for o in session.get_outputs()]
+        self.pairs = {o: after + o[len(before):] for o in outputs if o.startswith(before)}
+        self.others = [o for o in outputs if o not in self.pairs]
+
+    def __call__(self, arrays):
+        import onnxruntime
+
+        binding = self.session.io_binding()
+        fed = set(self.pairs.values())
+        for name, array in arrays.items():
+            if name not in fed:
+                binding.bind_cpu_input(name, array)
+            elif name not in self.state:
+                self.state[name] = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+        for name, value in self.state.items():
+            binding.bind_ortvalue_input(name, value)
+        names = [*self.pairs, *self.others]
+        for name in names:
+            binding.bind_output(name)
+        self.session.run_with_iobinding(binding)
+        got = dict(zip(names, binding.get_outputs()))
+        self.state = {i: got[o] for o, i in self.pairs.items()}
+        return [got[o].numpy() for o in self.others]
+
+
+def repeated(run, arrays, callers):
+    """Seconds of a run, all threads together, and its outputs."""
+    import threading
+
+    outputs, counts, start = run(arrays), [0] * callers, time.perf_counter()
+
+    def caller(i):
+        while time.perf_counter() - start < 2:
+            run(arrays)
+            counts[i] += 1
+
+    threads = [threading.Thread(target=caller, args=(i,)) for i in range(callers)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    return (time.perf_counter() - start) / sum(counts), outputs
+
+
+def peer(name, path, threads, feed, callers):
     """Answers lines as the example does, in another runtime."""
     import numpy
 
@@ -44,7 +96,7 @@ def peer(name, path, threads):
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         kinds = {i.name: i.type for i in session.get_inputs()}
-        run = lambda arrays: session.run(None, arrays)
+        run = Fed(session, feed) if feed else lambda arrays: session.run(None, arrays)
     else:
         import openvino
 
@@ -61,8 +113,11 @@ def peer(name, path, threads):
         words = dict(word.split("=") for word in line.split())
         arrays = {n: filled(numpy, kinds[n], [int(d) for d in s.split(",") if d]) for n, s in words.items()}
         start = time.perf_counter()
-        outputs = run(arrays)
-        seconds = time.perf_counter() - start
+        if callers:
+            seconds, outputs = repeated(run, arrays, callers)
+        else:
+            outputs = run(arrays)
+            seconds = time.perf_counter() - start
         total = sum(float(numpy.asarray(o, "float64").sum()) for o in outputs if getattr(o, "dtype", None) == numpy.float32)
         print(seconds, resident(), total, flush=True)
 
@@ -111,17 +166,20 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--grow", action="store_true")
     parser.add_argument("--as-read", action="store_true")
+    parser.add_argument("--feed", default="")
+    parser.add_argument("--callers", type=int, default=0)
     parser.add_argument("--peers", default="onnxruntime,openvino")
     parser.add_argument("--ours", default=OURS)
     parser.add_argument("--patience", type=float, default=600)
     args = parser.parse_args()
     lines = drawn(args)
-    flags = ["--as-read"] if args.as_read else []
+    flags = ["--as-read"] * args.as_read + ["--bind"] * bool(args.feed)
+    flags += ["--callers", args.callers] if args.callers else []
     sides = [Side("mlc-rewrite", [args.ours, args.model, args.threads, *flags], args.patience)]
     for name in filter(None, args.peers.split(",")):
-        sides.append(Side(name, [sys.executable, __file__, "--peer", name, args.model, args.threads], args.patience))
+        sides.append(Side(name, [sys.executable, __file__, "--peer", name, args.model, args.threads, args.feed, args.callers], args.patience))
     rounds, sums = {s.name: [[], []] for s in sides}, {s.name: [] for s in sides}
-    for again in range(2):
+    for again in range(1 if args.feed else 2):
         for line in lines:
             for side in sides:
                 seconds, total = side.run(line)
@@ -142,7 +200,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--peer"]:
-        peer(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        peer(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], int(sys.argv[6]))
     else:
         try:
             main()

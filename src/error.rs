@@ -432,6 +432,7 @@ impl From<ArrayError> for Error {
     fn from(e: ArrayError) -> Error {
         let help = match &e {
             ArrayError::DType { found, .. } => format!("ask for elements of type {found}"),
+            ArrayError::Order => "give an array in row-major order without gaps".to_string(),
             ArrayError::Shape { .. } => "give as many elements as the shape has".to_string(),
         };
         Error::new(ErrorKind::Output, e.to_string()).with_help(help)

@@ -97,7 +97,7 @@ mod tensor_info;
 pub use device::Device;
 pub use error::{Error, ErrorKind};
 pub use explain::{Explanation, WhyNot};
-pub use mlc_backends::arrays::{AnyArray, ArrayError, Element};
+pub use mlc_backends::arrays::{AnyArray, ArrayError, ArrayMut, Element, Plain};
 pub use mlc_backends::ndarray;
 pub use mlc_dsl::ir::DType;
 pub use mlc_onnx::ExternalData;
@@ -107,7 +107,7 @@ pub use optimizer::{OptimizedModel, Optimizer};
 pub use pipeline::Report;
 pub use pipeline::objective::Objective;
 pub use pipeline::options::{Fp, Options, Solver};
-pub use session::{Outputs, Session};
+pub use session::{Binding, Outputs, Session};
 
 /// The code in the documents is compiled, and run where it is a program.
 #[cfg(doctest)]

@@ -8,7 +8,7 @@ use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
 use mlc_backends::ndarray::{CowArray, IxDyn};
 use mlc_backends::{Allocated, Executable};
-use mlc_dsl::ir::{Program, Tensor, Type};
+use mlc_dsl::ir::{DType, Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
@@ -18,6 +18,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;
 use std::sync::{Arc, Mutex, PoisonError};
+
+mod binding;
+
+pub use binding::Binding;
 
 /// A model that is ready to run, any number of times and from several threads at once. Weights are prepared when it is
 /// made, buffers are kept from run to run.
@@ -142,6 +146,14 @@ impl Session {
         &self,
         inputs: impl IntoIterator<Item = (N, A)>,
     ) -> Result<Outputs, Error> {
+        let results = self.run_tensors(Session::by_name(inputs)?)?.into_iter();
+        Ok(Outputs(results.map(|(name, t)| (name, AnyArray::from(t))).collect()))
+    }
+
+    /// Inputs by name.
+    fn by_name<N: AsRef<str>, A: Into<AnyArray>>(
+        inputs: impl IntoIterator<Item = (N, A)>,
+    ) -> Result<HashMap<String, Tensor>, Error> {
         let mut given: HashMap<String, Tensor> = HashMap::new();
         for (name, array) in inputs {
             let name = name.as_ref();
@@ -152,8 +164,7 @@ impl Session {
                     .with_help("give each input once"));
             }
         }
-        let results = self.run_tensors(given)?.into_iter();
-        Ok(Outputs(results.map(|(name, t)| (name, AnyArray::from(t))).collect()))
+        Ok(given)
     }
 
     /// The same on tensors.
@@ -169,8 +180,9 @@ impl Session {
             Runs::Planned(planned) => planned,
         };
         let inputs = in_order(&planned.plan.program, given)?;
-        self.inputs.iter().zip(&inputs).try_for_each(|(wanted, t)| fits(wanted, t))?;
-        planned.afford(&self.device, &inputs)?;
+        let own = self.inputs.iter().zip(&inputs);
+        own.into_iter().try_for_each(|(wanted, t)| fits(wanted, t.dtype(), t.shape()))?;
+        planned.afford(&self.device, symbols_of(&planned.plan.program, &inputs))?;
         let results = planned.executable.run(&inputs)?;
         let names = self.outputs.iter().map(|o| o.name().to_string());
         Ok(names.zip(results).collect())
@@ -193,8 +205,7 @@ impl Session {
 impl Planned {
     /// Refuses extents that take more memory than there is. What is there for larger extents is there for these, so that a length that grows
     /// from run to run is looked at seldom.
-    fn afford(&self, device: &Device, inputs: &[Tensor]) -> Result<(), Error> {
-        let symbols = symbols_of(&self.plan.program, inputs);
+    fn afford(&self, device: &Device, symbols: Symbols) -> Result<(), Error> {
         let known = || self.afforded.lock().unwrap_or_else(PoisonError::into_inner);
         let covers = |larger: &Symbols| {
             larger.len() == symbols.len()
@@ -250,14 +261,16 @@ pub fn in_order(
         return Err(unknown_input(name, &model::input_names(program)));
     }
     let find = |(name, ty): &(String, Type)| {
-        given.remove(name).map(|t| t.with_codes_read(ty.dtype)).ok_or_else(|| {
-            let place = format!("input `{}`", shown(name));
-            Error::new(ErrorKind::Input, format!("{place} is missing"))
-                .at(place)
-                .with_help(format!("it is {ty}"))
-        })
+        given.remove(name).map(|t| t.with_codes_read(ty.dtype)).ok_or_else(|| missing(name, ty))
     };
     program.inputs.iter().map(find).collect()
+}
+
+/// The error of an input that a run is not given.
+fn missing(name: &str, ty: &Type) -> Error {
+    let place = format!("input `{}`", shown(name));
+    let error = Error::new(ErrorKind::Input, format!("{place} is missing"));
+    error.at(place).with_help(format!("it is {ty}"))
 }
 
 /// The error of a name that is none of a model's inputs.
@@ -271,7 +284,7 @@ pub fn unknown_input(name: &str, known: &[&str]) -> Error {
 }
 
 /// Refuses an element type or shape that an input does not have.
-fn fits(wanted: &TensorInfo, t: &Tensor) -> Result<(), Error> {
+fn fits(wanted: &TensorInfo, dtype: DType, extents: &[usize]) -> Result<(), Error> {
     let wrong = |found: String| {
         let place = format!("input `{}`", shown(wanted.name()));
         let message = format!("{place}: expected {}, found {found}", wanted.ty());
@@ -282,10 +295,10 @@ fn fits(wanted: &TensorInfo, t: &Tensor) -> Result<(), Error> {
     };
     let ty = wanted.ty();
     let same = |(e, &n): (&mlc_dsl::ir::Extent, &usize)| e.as_const().is_none_or(|v| v == n as i64);
-    let shape = ty.rank() == t.shape().len() && ty.shape.iter().zip(t.shape()).all(same);
-    match (ty.dtype == t.dtype(), shape) {
+    let shape = ty.rank() == extents.len() && ty.shape.iter().zip(extents).all(same);
+    match (ty.dtype == dtype, shape) {
         (true, true) => Ok(()),
-        _ => wrong(Type::known(t.dtype(), t.shape()).to_string()),
+        _ => wrong(Type::known(dtype, extents).to_string()),
     }
 }
 

@@ -8,7 +8,7 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::vec::HalfBitsVecExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::{DType, Tensor, TensorError};
-use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, CowArray, Dimension, IxDyn};
+use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, ArrayViewMut, CowArray, Dimension, IxDyn};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -27,6 +27,9 @@ pub enum ArrayError {
         /// The type that they have.
         found: DType,
     },
+    /// The elements of an array to be written do not lie in the usual order without gaps.
+    #[error("the elements do not lie in row-major order")]
+    Order,
     /// The shape has another number of elements.
     #[error("the shape {shape:?} does not have {elements} elements")]
     Shape {
@@ -180,6 +183,47 @@ impl<T: Element> TryFrom<AnyArray> for ArrayD<T> {
     }
 }
 
+/// An array of a caller that an output is written to.
+#[derive(Debug)]
+pub struct ArrayMut<'a> {
+    dtype: DType,
+    shape: Vec<usize>,
+    bytes: &'a mut [u8],
+}
+
+/// An [`Element`] of which all bits are a value: all but `bool`.
+pub trait Plain: Element + raw::RawMut {}
+
+impl<'a> ArrayMut<'a> {
+    /// The elements of an array.
+    ///
+    /// # Errors
+    /// They do not lie in the usual order without gaps.
+    pub fn new<T: Plain, D: Dimension>(
+        array: impl Into<ArrayViewMut<'a, T, D>>,
+    ) -> Result<ArrayMut<'a>, ArrayError> {
+        let array = array.into();
+        let shape = array.shape().to_vec();
+        let elements = array.into_slice().ok_or(ArrayError::Order)?;
+        Ok(ArrayMut { dtype: T::DTYPE, shape, bytes: T::bytes_mut(elements) })
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements in row-major order.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}
+
 /// A tensor of an array's own shape and elements.
 fn tensor(made: Result<Tensor, TensorError>) -> Tensor {
     made.expect("an array has as many elements as its shape says")
@@ -205,6 +249,12 @@ mod raw {
         /// The elements of bytes that lie anywhere.
         fn copied(bytes: &[u8]) -> Vec<Self>;
     }
+
+    /// Elements that any bytes are.
+    pub trait RawMut: Sized {
+        /// The bytes of elements, to be written.
+        fn bytes_mut(elements: &mut [Self]) -> &mut [u8];
+    }
 }
 
 macro_rules! plain {
@@ -224,6 +274,14 @@ macro_rules! plain {
 
             fn copied(bytes: &[u8]) -> Vec<$t> {
                 pod_collect_to_vec(bytes)
+            }
+        }
+
+        impl Plain for $t {}
+
+        impl raw::RawMut for $t {
+            fn bytes_mut(elements: &mut [$t]) -> &mut [u8] {
+                bytemuck::cast_slice_mut(elements)
             }
         }
     )*};
@@ -248,6 +306,14 @@ macro_rules! half {
 
             fn copied(bytes: &[u8]) -> Vec<$t> {
                 pod_collect_to_vec::<u8, u16>(bytes).reinterpret_into()
+            }
+        }
+
+        impl Plain for $t {}
+
+        impl raw::RawMut for $t {
+            fn bytes_mut(elements: &mut [$t]) -> &mut [u8] {
+                bytemuck::cast_slice_mut(elements.reinterpret_cast_mut())
             }
         }
     )*};

@@ -5,6 +5,7 @@
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Fault, Plan, faults};
+use state::{State, Step};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -15,6 +16,7 @@ mod cores;
 pub mod device;
 pub mod memory;
 pub mod reference;
+pub mod state;
 pub mod symbols;
 pub mod workers;
 
@@ -74,6 +76,20 @@ pub enum BackendError {
 pub trait Executable: Send + Sync {
     /// Runs on concrete inputs, in the program's order; yields the outputs in the program's order.
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError>;
+
+    /// Runs once within a stream of runs. Yields the outputs in the program's order; one that is fed back may lie in the memory of its
+    /// input. After an error the inputs have the values that they had.
+    fn step(&self, step: Step<'_, '_>) -> Result<Vec<State>, BackendError> {
+        let inputs: Vec<Tensor> = step.inputs.iter().map(State::tensor).collect();
+        let outputs: Vec<State> = self.run(&inputs)?.into_iter().map(State::from).collect();
+        state::put(&outputs, step.memory)?;
+        Ok(outputs)
+    }
+
+    /// The outputs that are an input and more after it along an axis, as far as the plan says so: number of the output, of the input.
+    fn appended(&self) -> Vec<(usize, usize)> {
+        vec![]
+    }
 
     /// The buffers of all runs so far; `None` if it does not keep any.
     fn allocated(&self) -> Option<Allocated> {

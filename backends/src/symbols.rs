@@ -5,6 +5,18 @@ use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Element type and extents of an input.
+pub type Found<'a> = (DType, &'a [usize]);
+
+/// Which input has an extent, if one does.
+fn first_with(types: &[(String, Type)], inputs: &[Found<'_>], e: &Extent, value: i64) -> String {
+    let has = |((_, ty), (_, shape)): &(&(String, Type), &Found<'_>)| {
+        ty.shape.iter().zip(*shape).any(|(own, &d)| own == e && d as i64 == value)
+    };
+    let found = types.iter().zip(inputs).find(has);
+    found.map_or_else(String::new, |((name, _), _)| format!(" in input `{name}`"))
+}
+
 /// The value of each symbol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SymbolBindings(BTreeMap<Arc<str>, i64>);
@@ -15,6 +27,15 @@ impl SymbolBindings {
         types: &[(String, Type)],
         inputs: &[Tensor],
     ) -> Result<SymbolBindings, BackendError> {
+        let found: Vec<Found<'_>> = inputs.iter().map(|t| (t.dtype(), t.shape())).collect();
+        SymbolBindings::of_shapes(types, &found)
+    }
+
+    /// The same of inputs of which only type and shape are known.
+    pub fn of_shapes(
+        types: &[(String, Type)],
+        inputs: &[Found<'_>],
+    ) -> Result<SymbolBindings, BackendError> {
         let bad = |name: &str, reason: String| {
             Err(BackendError::Input { name: name.to_string(), reason })
         };
@@ -24,22 +45,28 @@ impl SymbolBindings {
             return bad("", reason);
         }
         let mut out = SymbolBindings::default();
-        for ((name, ty), t) in types.iter().zip(inputs) {
-            if ty.dtype != t.dtype() {
-                return bad(name, format!("expected {}, found {}", ty.dtype, t.dtype()));
+        for ((name, ty), &(dtype, shape)) in types.iter().zip(inputs) {
+            if ty.dtype != dtype {
+                return bad(name, format!("expected {}, found {dtype}", ty.dtype));
             }
-            if ty.rank() != t.shape().len() {
-                return bad(name, format!("expected {ty}, found shape {:?}", t.shape()));
+            if ty.rank() != shape.len() {
+                return bad(name, format!("expected {ty}, found shape {shape:?}"));
             }
-            for (e, &d) in ty.shape.iter().zip(t.shape()) {
+            for (e, &d) in ty.shape.iter().zip(shape) {
                 out.learn(e, d as i64);
             }
         }
-        for ((name, ty), t) in types.iter().zip(inputs) {
-            for (e, &d) in ty.shape.iter().zip(t.shape()) {
-                if out.eval(e).is_some_and(|v| v != d as i64) {
-                    return bad(name, format!("expected {ty}, found shape {:?}", t.shape()));
-                }
+        for ((name, ty), (_, shape)) in types.iter().zip(inputs) {
+            for (axis, (e, &d)) in ty.shape.iter().zip(*shape).enumerate() {
+                let Some(known) = out.eval(e).filter(|v| *v != d as i64) else { continue };
+                let extents = format!("expected {ty}, found shape {shape:?}");
+                let two = if e.as_const().is_some() {
+                    String::new()
+                } else {
+                    let other = first_with(types, inputs, e, known);
+                    format!(": `{e}` is {known}{other} and {d} in axis {axis}")
+                };
+                return bad(name, format!("{extents}{two}"));
             }
         }
         Ok(out)

@@ -1,7 +1,8 @@
 //! Views that strides can express: which operators they are, and how they change a layout.
 
-use crate::ir::Attr;
+use crate::ir::{Attr, NodeId, NodeKind, Program};
 use crate::layout::Layout;
+use crate::library::Library;
 
 /// The ways to see a tensor differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,19 @@ pub fn find(op: &str) -> Option<View> {
         "slice" => View::Slice,
         _ => return None,
     })
+}
+
+/// The view that a node of a program is.
+pub fn of(program: &Program, library: &Library, node: NodeId) -> Option<View> {
+    match &program.node(node).kind {
+        NodeKind::Apply(call, _) => find(&library.call(*call).name),
+        NodeKind::Input(_) | NodeKind::Const(_) => None,
+    }
+}
+
+/// True of the operator that puts tensors one behind the other along an axis, its first attribute.
+pub fn is_concatenation(op: &str) -> bool {
+    op == "concat"
 }
 
 /// What comes of a view.

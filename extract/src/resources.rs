@@ -317,9 +317,17 @@ fn shortened(name: &str) -> String {
 
 /// The extents that inputs give the symbols of a program, as far as an extent is one symbol alone.
 pub fn symbols_of(program: &Program, inputs: &[Tensor]) -> Symbols {
+    symbols_of_shapes(program, inputs.iter().map(Tensor::shape))
+}
+
+/// The same of inputs of these shapes.
+pub fn symbols_of_shapes<'a>(
+    program: &Program,
+    shapes: impl IntoIterator<Item = &'a [usize]>,
+) -> Symbols {
     let mut out = Symbols::new();
-    for ((_, ty), t) in program.inputs.iter().zip(inputs) {
-        for (e, &n) in ty.shape.iter().zip(t.shape()) {
+    for ((_, ty), shape) in program.inputs.iter().zip(shapes) {
+        for (e, &n) in ty.shape.iter().zip(shape) {
             for s in e.symbols() {
                 if *e == Extent::sym(&s) {
                     out.insert(s.to_string(), n as i64);

@@ -4,6 +4,8 @@ mod networks;
 mod sessions;
 mod sizes;
 mod slices;
+mod streams;
+mod throughput;
 mod twin;
 
 use mlc_backends::arrays::AnyArray;

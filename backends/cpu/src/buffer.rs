@@ -234,6 +234,17 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A buffer that returns to no pool.
+    pub fn of(buffer: Buffer) -> Lease {
+        Lease { buffer, home: Weak::new() }
+    }
+
+    /// The buffer, which does not return.
+    pub fn into_buffer(mut self) -> Buffer {
+        self.home = Weak::new();
+        std::mem::take(&mut self.buffer)
+    }
+
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
     }

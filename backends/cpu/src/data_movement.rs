@@ -3,7 +3,7 @@
 use super::buffer::with_scratch;
 use super::convert::{by_size, int_at};
 use super::launch::{Array, Context, Launch, LaunchSite};
-use super::layout::{Layout, odometer};
+use super::layout::{Layout, coalesce, odometer};
 use super::pointwise::{ElementSource, strided_copy};
 use super::simd::simd;
 use mlc_dsl::ir::DType;
@@ -284,6 +284,53 @@ fn scatter_runs<T: bytemuck::Pod>(x: &[T], run: usize, out: &mut [T], whole: usi
             lines.for_each(|(line, x)| line[at..at + run].copy_from_slice(x));
         }
     }
+}
+
+/// Writes parts to memory that holds other elements, too.
+pub struct Append {
+    pub dtype: DType,
+    /// Where each part goes.
+    pub to: Vec<Layout>,
+}
+
+impl Launch for Append {
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        macro_rules! go {
+            ($t:ty) => {{
+                let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
+                for (input, to) in inputs.iter().zip(&self.to) {
+                    moved::<$t>(input.typed(), input.layout, out, to);
+                }
+            }};
+        }
+        by_size!(self.dtype, go);
+        Ok(())
+    }
+}
+
+/// Copies elements from one layout to another of the same shape.
+fn moved<T: bytemuck::Pod>(x: &[T], from: &Layout, out: &mut [T], to: &Layout) {
+    if from.is_empty() {
+        return;
+    }
+    let same = coalesce(&from.shape, &[&from.strides, &to.strides]);
+    let (inner, outer) = same.shape.split_last().map_or((1, &[][..]), |(n, outer)| (*n, outer));
+    let step = |i: usize| same.strides[i].last().copied().unwrap_or(1);
+    let (a, b) = (step(0), step(1));
+    let strides = [0, 1].map(|i| &same.strides[i][..outer.len()]);
+    odometer(outer, strides, [from.offset, to.offset], |[from, to]| {
+        if a == 1 && b == 1 {
+            return out[to..to + inner].copy_from_slice(&x[from..from + inner]);
+        }
+        for i in 0..inner as isize {
+            out[(to as isize + i * b) as usize] = x[(from as isize + i * a) as usize];
+        }
+    });
 }
 
 struct Pad {

@@ -253,3 +253,20 @@ pub fn monoid(op: &str) -> Option<Monoid> {
         _ => return None,
     })
 }
+
+/// True of operators whose results do not depend, to the last bit, on how their operands lie.
+pub fn is_alike_anywhere(op: &str) -> bool {
+    matches!(
+        op,
+        "matmul"
+            | "attention"
+            | "attention_masked"
+            | "attention_select"
+            | "gather"
+            | "gather_elements"
+            | "concat"
+            | "pad"
+            | "triangle"
+            | "scatter"
+    )
+}

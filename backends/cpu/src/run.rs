@@ -1,23 +1,24 @@
 //! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
 
 use super::arena::{Lent, Part, emptied, lend, nothing};
-use super::buffer::{self, Buffer, BufferPool, Lease, aligned, is_aligned};
+use super::buffer::{self, Buffer, BufferPool, aligned, is_aligned};
 use super::graph::{self, KernelGraph, broken};
 use super::launch::{Array, Context};
-use super::layout::Layout;
 use super::packed_constants::PackedConstants;
 use super::resolve::{
     KnownKernels, Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Surroundings, Temp, room,
 };
+use super::results::{Around, Held, leaf};
 use super::threads::Threads;
-use bytes::Bytes;
 use indexmap::IndexMap;
+use mlc_backends::state::{State, Step};
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
-use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Home, Memory, Plan};
+use mlc_dsl::plan::{Home, Memory, Plan, Room};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -35,29 +36,46 @@ fn rounded_up(n: i64) -> i64 {
 
 /// A plan ready to run.
 pub struct CompiledPlan {
-    plan: Plan,
-    graph: KernelGraph,
-    library: Arc<Library>,
+    pub(crate) plan: Plan,
+    pub(crate) graph: KernelGraph,
+    pub(crate) library: Arc<Library>,
     threads: Arc<Threads>,
     packs: PackedConstants,
     /// Bytes that buffers may take; `None` for what the machine has free.
     memory: Option<u64>,
     kernels: KnownKernels,
-    /// Launches by the symbols' values, the last used at the end.
-    ready: Mutex<IndexMap<SymbolBindings, Arc<Ready>>>,
-    /// Memory by the symbols' values, rounded up.
-    placed: Mutex<IndexMap<SymbolBindings, Arc<Memory>>>,
+    /// Launches by what they are prepared for, the last used at the end.
+    ready: Mutex<IndexMap<Extents, Arc<Ready>>>,
+    /// Memory by the symbols' values, rounded up, and the inputs with room.
+    placed: Mutex<IndexMap<(SymbolBindings, Vec<usize>), Arc<Memory>>>,
+    /// Outputs and inputs of which it is known that they do not lie in one memory.
+    pub(crate) apart: Mutex<HashSet<(usize, usize)>>,
     /// What no run works in at the moment.
     free: Mutex<Vec<Workspace>>,
     results: Arc<BufferPool>,
 }
 
+/// What launches are prepared for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Extents {
+    /// The symbols' values.
+    pub symbols: SymbolBindings,
+    /// The inputs that have room, if their outputs can lie there.
+    pub rooms: Vec<Room>,
+}
+
+impl From<SymbolBindings> for Extents {
+    fn from(symbols: SymbolBindings) -> Extents {
+        Extents { symbols, rooms: vec![] }
+    }
+}
+
 /// Launches in the plan's memory.
-struct Ready {
-    resolved: Resolved,
+pub struct Ready {
+    pub resolved: Resolved,
     /// The part of the block that each buffer has; `None` for results.
-    parts: Vec<Option<Part>>,
-    results: Arc<BufferPool>,
+    pub(super) parts: Vec<Option<Part>>,
+    pub(super) results: Arc<BufferPool>,
 }
 
 /// What a run works in, kept for the next one.
@@ -65,8 +83,8 @@ struct Ready {
 struct Workspace {
     /// Where buffers lie.
     block: Buffer,
-    /// Results that are computed, by their buffer's number.
-    results: Vec<Option<Lease>>,
+    /// Results that are computed, by their buffer's number; none between runs.
+    results: Vec<Option<Held<'static>>>,
     lists: Lists<'static>,
 }
 
@@ -77,7 +95,6 @@ struct Lists<'a> {
     arrays: Vec<Array<'a>>,
     extra: Vec<&'a [u8]>,
     outs: Vec<&'a mut [u8]>,
-    fresh: Vec<(usize, Lease)>,
 }
 
 impl CompiledPlan {
@@ -100,11 +117,12 @@ impl CompiledPlan {
             kernels: KnownKernels::default(),
             ready: Mutex::default(),
             placed: Mutex::default(),
+            apart: Mutex::default(),
             free: Mutex::default(),
             results: Arc::new(BufferPool::new(!fixed)),
         };
         if fixed {
-            match compiled.ready(&SymbolBindings::default()) {
+            match compiled.ready(&Extents::default()) {
                 Err(e) if needs_data(&e) => {}
                 other => drop(other?),
             }
@@ -129,34 +147,39 @@ impl CompiledPlan {
         self.threads.enter(|| Resolver::resolve(cx, symbols.clone(), memory, inputs))
     }
 
-    /// The launches for these symbols, in the memory of the plan that they bind.
-    fn launches(&self, symbols: &SymbolBindings) -> Result<Resolved, BackendError> {
-        if !self.plan.memory.nominal {
+    /// The launches for these extents, in the memory of the plan that they bind.
+    fn launches(&self, extents: &Extents) -> Result<Resolved, BackendError> {
+        let Extents { symbols, rooms } = extents;
+        if !self.plan.memory.nominal && rooms.is_empty() {
             return Ok(self.resolve(symbols, &self.plan.memory, None)?.0);
         }
-        let memory = self.memory_for(symbols);
+        let memory = self.memory_for(symbols, rooms);
         let (resolved, known) = self.resolve(symbols, &memory, None)?;
         match known == *symbols {
             true => Ok(resolved),
             // Constants decide some extents: they are known now.
-            false => Ok(self.resolve(&known, &self.memory_for(&known), None)?.0),
+            false => Ok(self.resolve(&known, &self.memory_for(&known, rooms), None)?.0),
         }
     }
 
     /// The memory of a run with these extents. Where buffers lie is found out for extents that are rounded up, and holds for those below, too.
-    fn memory_for(&self, symbols: &SymbolBindings) -> Memory {
+    fn memory_for(&self, symbols: &SymbolBindings, rooms: &[Room]) -> Memory {
         let order = self.plan.order();
-        let needed = |at: &SymbolBindings| self.plan.buffers(&self.library, &|s| at.get(s));
-        let (own, above) = (needed(symbols), symbols.map(rounded_up));
+        let needed = |at: &SymbolBindings, rooms: &[Room]| {
+            self.plan.buffers_in(&self.library, &|s| at.get(s), rooms)
+        };
+        let (own, above) = (needed(symbols, rooms), symbols.map(rounded_up));
+        let key = (above, own.rooms.iter().map(|r| r.input).collect());
         let placed = || self.placed.lock().unwrap_or_else(|e| e.into_inner());
-        let known = placed().get(&above).cloned();
+        let known = placed().get(&key).cloned();
         let larger = known.unwrap_or_else(|| {
-            let larger = Arc::new(needed(&above).placed(&order));
+            let grown = own.rooms.iter().map(|r| self.room_above(r, &key.0)).collect::<Vec<_>>();
+            let larger = Arc::new(needed(&key.0, &grown).placed(&order));
             let mut all = placed();
             if all.len() >= PLACED {
                 all.shift_remove_index(0);
             }
-            all.insert(above, larger.clone());
+            all.insert(key, larger.clone());
             larger
         });
         // An extent may grow where another shrinks.
@@ -167,19 +190,20 @@ impl CompiledPlan {
     pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         let inputs = all_aligned(inputs);
-        let ready = match self.ready(&symbols) {
+        let ready = match self.ready(&symbols.into()) {
             Err(e) if needs_data(&e) => return Ok(vec![]),
             other => other?,
         };
         let mut times = Vec::with_capacity(ready.resolved.steps.len());
-        self.run_ready(&ready, &inputs, Some(&mut times))?;
+        let watch = Some(&mut times);
+        self.run_ready(&ready, &mut Around { watch, ..Around::of(&inputs) })?;
         Ok(times)
     }
 
     /// The kernels of the plan that are launched, in the order of [`times`](Self::times).
     pub fn launched(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
-        match self.ready(&symbols) {
+        match self.ready(&symbols.into()) {
             Err(e) if needs_data(&e) => Ok(vec![]),
             other => Ok(other?.resolved.steps.iter().map(|s| s.kernel).collect()),
         }
@@ -189,7 +213,7 @@ impl CompiledPlan {
     /// depend on data.
     pub fn prepared(&self, inputs: &[Tensor]) -> Result<Option<(usize, usize)>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
-        match self.ready(&symbols) {
+        match self.ready(&symbols.into()) {
             Err(e) if needs_data(&e) => Ok(None),
             other => other.map(|r| Some((r.resolved.fresh, r.resolved.kernels))),
         }
@@ -198,7 +222,7 @@ impl CompiledPlan {
     /// The operators that the reference interpreter computes.
     pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
-        let ready = match self.ready(&symbols) {
+        let ready = match self.ready(&symbols.into()) {
             Err(e) if needs_data(&e) => return Ok(vec![]),
             other => other?,
         };
@@ -207,21 +231,21 @@ impl CompiledPlan {
         Ok(by_it.map(|p| p.name.clone()).collect())
     }
 
-    /// The launches for these symbols, prepared now or before.
-    fn ready(&self, symbols: &SymbolBindings) -> Result<Arc<Ready>, BackendError> {
+    /// The launches for these extents, prepared now or before.
+    pub(crate) fn ready(&self, extents: &Extents) -> Result<Arc<Ready>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());
         {
             let mut all = lock();
-            if let Some(at) = all.get_index_of(symbols) {
+            if let Some(at) = all.get_index_of(extents) {
                 let last = all.len() - 1;
                 all.move_index(at, last);
                 return Ok(all[last].clone());
             }
         }
-        let launches = self.launches(symbols)?;
+        let launches = self.launches(extents)?;
         let fresh = Arc::new(Ready::new(launches, self.memory, self.results.clone())?);
         let mut all = lock();
-        all.insert(symbols.clone(), fresh.clone());
+        all.insert(extents.clone(), fresh.clone());
         let mut held = all.values().fold(0, |n: u64, r| n.saturating_add(r.resolved.bytes));
         while held > KEPT && all.len() > 1 {
             let oldest = all.shift_remove_index(0);
@@ -230,22 +254,33 @@ impl CompiledPlan {
         Ok(fresh)
     }
 
+    /// Runs where extents depend on data.
+    pub(crate) fn run_on_data(
+        &self,
+        symbols: &SymbolBindings,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let (done, _) = self.resolve(symbols, &Memory::default(), Some(inputs))?;
+        let all = done.outputs.iter().map(|p| leaf(p, inputs));
+        all.collect::<Option<_>>().ok_or_else(|| broken("an output that is not computed"))
+    }
+
     /// Runs what is ready, in memory that an earlier run has left or in new one.
-    fn run_ready(
+    pub(crate) fn run_ready(
         &self,
         ready: &Ready,
-        inputs: &[Tensor],
-        watch: Option<&mut Vec<f64>>,
+        around: &mut Around<'_, '_>,
     ) -> Result<Vec<Tensor>, BackendError> {
         let free = || self.free.lock().unwrap_or_else(|e| e.into_inner());
         let mut work = free().pop().unwrap_or_default();
-        let out = self.threads.enter(|| ready.run(&self.threads, inputs, &mut work, watch));
+        let out = self.threads.enter(|| ready.run(&self.threads, around, &mut work));
         free().push(work);
         out
     }
 }
 
-fn needs_data(e: &BackendError) -> bool {
+/// True of the error where extents depend on data.
+pub fn needs_data(e: &BackendError) -> bool {
     matches!(e, BackendError::Unsupported { what, .. } if what == NEEDS_DATA)
 }
 
@@ -253,15 +288,20 @@ impl Executable for CompiledPlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         let inputs = all_aligned(inputs);
-        match self.ready(&symbols) {
-            Ok(ready) => self.run_ready(&ready, &inputs, None),
-            Err(e) if needs_data(&e) => {
-                let (done, _) = self.resolve(&symbols, &Memory::default(), Some(&inputs))?;
-                let all = done.outputs.iter().map(|p| leaf(p, &inputs));
-                all.collect::<Option<_>>().ok_or_else(|| broken("an output that is not computed"))
-            }
+        let extents = symbols.into();
+        match self.ready(&extents) {
+            Ok(ready) => self.run_ready(&ready, &mut Around::of(&inputs)),
+            Err(e) if needs_data(&e) => self.run_on_data(&extents.symbols, &inputs),
             Err(e) => Err(e),
         }
+    }
+
+    fn step(&self, step: Step<'_, '_>) -> Result<Vec<State>, BackendError> {
+        self.run_step(step)
+    }
+
+    fn appended(&self) -> Vec<(usize, usize)> {
+        self.appended_outputs()
     }
 
     fn allocated(&self) -> Option<Allocated> {
@@ -272,39 +312,15 @@ impl Executable for CompiledPlan {
 }
 
 /// The inputs, aligned for their elements.
-fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
+pub fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
     match inputs.iter().all(is_aligned) {
         true => Cow::Borrowed(inputs),
         false => Cow::Owned(inputs.iter().cloned().map(aligned).collect()),
     }
 }
 
-/// The tensor of a dense value that is a constant or an input.
-fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
-    let t = match &place.storage {
-        Storage::Input(i) => &inputs[*i],
-        Storage::Const(t) => t,
-        Storage::Temp(_) | Storage::Unread => return None,
-    };
-    Some(shaped(t, &place.layout))
-}
-
-/// The part of `t` that a dense layout covers.
-fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
-    match layout.len() == t.len() {
-        true => t.reshaped(layout.shape.clone()),
-        false => part(t.bytes(), t.dtype(), layout),
-    }
-}
-
-/// The elements of `bytes` that a dense layout covers.
-fn part(bytes: &Bytes, dtype: DType, layout: &Layout) -> Tensor {
-    let (n, size) = (layout.len(), dtype.size());
-    let from = if n == 0 { 0 } else { layout.offset * size };
-    let bytes = bytes.slice(from..from + n * size);
-    // The layout was checked against the storage when the program was resolved.
-    Tensor::new(dtype, layout.shape.clone(), bytes).expect("as many bytes as the layout needs")
-}
+/// What a run works in, in parts.
+type Working<'b, 'm> = (&'b mut Buffer, &'b mut Vec<Option<Held<'m>>>, &'b mut Lists<'static>);
 
 impl Ready {
     /// Takes the memory, unless it and what the largest launch works in is more than there is.
@@ -318,7 +334,12 @@ impl Ready {
             Home::Result => None,
         };
         let parts: Vec<Option<Part>> = resolved.temps.iter().map(part).collect();
-        let own = || resolved.temps.iter().filter(|t| t.home == Home::Result).map(|t| t.bytes);
+        let own = || {
+            resolved.temps[..resolved.roomy]
+                .iter()
+                .filter(|t| t.home == Home::Result)
+                .map(|t| t.bytes)
+        };
         let results = own().fold(0u64, |n, bytes| n.saturating_add(bytes as u64));
         let taken = own().map(buffer::whole_lines).fold(0, usize::saturating_add);
         let passes = || resolved.steps.iter().flat_map(|s| &s.passes);
@@ -341,42 +362,27 @@ impl Ready {
     fn run(
         &self,
         threads: &Threads,
-        inputs: &[Tensor],
+        around: &mut Around<'_, '_>,
         work: &mut Workspace,
-        watch: Option<&mut Vec<f64>>,
     ) -> Result<Vec<Tensor>, BackendError> {
         work.block.grow(self.resolved.block as usize);
-        work.results.resize_with(self.resolved.temps.len(), || None);
-        let done = self.steps(threads, inputs, work, watch);
-        let out = done.map(|()| self.outputs(inputs, &mut work.results));
-        work.results.clear();
-        out
-    }
-
-    /// The outputs of the program, whose buffers leave the workspace.
-    fn outputs(&self, inputs: &[Tensor], results: &mut [Option<Lease>]) -> Vec<Tensor> {
-        let outputs = &self.resolved.outputs;
-        // Buffers that hold several outputs.
-        let mut shared: Vec<(usize, Bytes)> = Vec::new();
-        let mut out = Vec::with_capacity(outputs.len());
-        for (i, place) in outputs.iter().enumerate() {
-            let Storage::Temp(t) = place.storage else {
-                out.extend(leaf(place, inputs));
-                continue;
-            };
-            let t = self.resolved.temp(t);
-            let bytes = match results[t].take() {
-                Some(buffer) => Bytes::from_owner(buffer),
-                None => {
-                    let known = shared.iter().find(|(known, _)| *known == t);
-                    known.map_or_else(Bytes::new, |(_, bytes)| bytes.clone())
-                }
-            };
-            out.push(part(&bytes, place.dtype, &place.layout));
-            if outputs[i + 1..].iter().any(|o| o.storage == place.storage) {
-                shared.push((t, bytes));
+        let mut results: Vec<Option<Held<'_>>> = emptied(std::mem::take(&mut work.results));
+        results.resize_with(self.resolved.temps.len(), || None);
+        let rooms = self.resolved.roomy..;
+        for (t, lease) in rooms.clone().zip(around.rooms.drain(..)) {
+            results[t] = Some(Held::Lease(lease));
+        }
+        self.lend_outputs(&mut around.outputs, &mut results);
+        let Workspace { block, lists, .. } = work;
+        let (inputs, watch) = (around.inputs, around.watch.take());
+        let done = self.steps(threads, inputs, (block, &mut results, lists), watch);
+        let out = done.and_then(|()| self.outputs(threads, around, &mut results));
+        for t in rooms.take(self.resolved.rooms.len()) {
+            if let Some(Held::Lease(lease)) = results[t].take() {
+                around.rooms.push(lease);
             }
         }
+        work.results = emptied(results);
         out
     }
 
@@ -384,13 +390,18 @@ impl Ready {
         &self,
         threads: &Threads,
         inputs: &[Tensor],
-        work: &mut Workspace,
+        work: Working<'_, '_>,
         mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
+        let (block, results, lists) = work;
+        let mut fresh = Vec::new();
         for step in &self.resolved.steps {
             let start = watch.as_ref().map(|_| Instant::now());
             for pass in &step.passes {
-                let done = self.pass(pass, threads, inputs, work);
+                let work = (&mut *block, &mut *results, &mut *lists);
+                let done = self.pass(pass, threads, inputs, work, &mut fresh);
+                // Memory that was written goes back also after an error: it may be an input's.
+                fresh.drain(..).for_each(|(t, held)| results[t] = Some(held));
                 done.map_err(|reason| BackendError::Operator { op: pass.name.clone(), reason })?;
             }
             if let (Some(times), Some(start)) = (&mut watch, start) {
@@ -406,7 +417,7 @@ impl Ready {
         p: &'b Location,
         inputs: &'b [Tensor],
         lent: &Lent<'b>,
-        results: &'b [Option<Lease>],
+        results: &'b [Option<Held<'_>>],
     ) -> Result<&'b [u8], &'static str> {
         let t = match &p.storage {
             Storage::Const(c) => return Ok(&c.bytes()[..]),
@@ -421,20 +432,21 @@ impl Ready {
         own.ok_or("it reads memory that it writes")
     }
 
-    fn pass(
+    fn pass<'m>(
         &self,
         pass: &Pass,
         threads: &Threads,
         inputs: &[Tensor],
-        work: &mut Workspace,
+        (block, results, lists): Working<'_, 'm>,
+        fresh: &mut Vec<(usize, Held<'m>)>,
     ) -> Result<(), String> {
-        let Workspace { block, results, lists } = work;
-        let Lists { lent, mut arrays, mut extra, mut outs, mut fresh } =
-            std::mem::take(lists).emptied();
+        let Lists { lent, mut arrays, mut extra, mut outs } = std::mem::take(lists).emptied();
         // Results are lent apart from those that are read.
         let written = || pass.outputs.iter().map(|&t| self.resolved.temp(t));
-        let take = |t: usize| (t, self.results.take(self.resolved.temps[t].bytes));
-        fresh.extend(written().filter(|&t| self.parts[t].is_none()).map(take));
+        let new = |t: usize| Held::Lease(self.results.take(self.resolved.temps[t].bytes));
+        let mut take = |t: usize| (t, results[t].take().unwrap_or_else(|| new(t)));
+        fresh.extend(written().filter(|&t| self.parts[t].is_none()).map(&mut take));
+        let results = &*results;
         let inside = written().filter_map(|t| self.parts[t]);
         let mut lent =
             lend(block.bytes_mut(), inside, lent).ok_or("its results overlap in memory")?;
@@ -450,24 +462,22 @@ impl Ready {
         for t in written() {
             let next = match self.parts[t] {
                 Some(_) => inner.next().map(std::mem::take),
-                None => own.next().map(|(_, lease)| lease.bytes_mut()),
+                None => own.next().map(|(_, held)| held.bytes_mut()),
             };
             outs.extend(next);
         }
         let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
         pass.launch.run(&Context { threads, epilogue }, &arrays, &mut outs)?;
         let (arrays, extra, outs) = (emptied(arrays), emptied(extra), emptied(outs));
-        let lent = lent.emptied();
-        fresh.drain(..).for_each(|(t, lease)| results[t] = Some(lease));
-        *lists = Lists { lent, arrays, extra, outs, fresh };
+        *lists = Lists { lent: lent.emptied(), arrays, extra, outs };
         Ok(())
     }
 }
 
 impl Lists<'_> {
     fn emptied<'b>(self) -> Lists<'b> {
-        let Lists { lent, arrays, extra, outs, fresh } = self;
+        let Lists { lent, arrays, extra, outs } = self;
         let (arrays, extra, outs) = (emptied(arrays), emptied(extra), emptied(outs));
-        Lists { lent: lent.emptied(), arrays, extra, outs, fresh: emptied(fresh) }
+        Lists { lent: lent.emptied(), arrays, extra, outs }
     }
 }

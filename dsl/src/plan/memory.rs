@@ -5,6 +5,7 @@
 //! not counted.
 
 use super::Kernel;
+use super::rooms::{Room, spine};
 use crate::arena::{self, Buffer};
 use crate::ir::{Attr, Extent, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::Layout;
@@ -54,12 +55,21 @@ pub struct Memory {
     pub least: u64,
     /// Some extent is symbolic: all bytes are estimates.
     pub nominal: bool,
+    /// Inputs in whose memory outputs lie.
+    pub rooms: Vec<Room>,
+    /// The kernels that only append to the memory of an input, each with the number of its room.
+    pub appends: Vec<(usize, usize)>,
 }
 
 impl Memory {
     /// Bytes of all buffers.
     pub fn peak(&self) -> u64 {
         self.arena.saturating_add(self.results)
+    }
+
+    /// The number of the room that a kernel only appends to.
+    pub fn appended(&self, kernel: usize) -> Option<usize> {
+        self.appends.iter().find(|(k, _)| *k == kernel).map(|(_, room)| *room)
     }
 
     /// The buffers that a kernel writes.
@@ -82,6 +92,10 @@ pub struct Buffers {
     pub after: Vec<Vec<usize>>,
     /// Some extent is symbolic.
     pub nominal: bool,
+    /// Inputs in whose memory outputs lie.
+    pub rooms: Vec<Room>,
+    /// The kernels that only append to the memory of an input, each with the number of its room.
+    pub appends: Vec<(usize, usize)>,
     once: Vec<bool>,
 }
 
@@ -98,11 +112,13 @@ pub struct Needed {
 
 /// How a value lies.
 #[derive(Clone)]
-struct StoredAt {
+pub(super) struct StoredAt {
     /// In which buffer; none for inputs, constants and what is not known.
     buffer: Option<usize>,
+    /// In which input with room.
+    pub(super) room: Option<usize>,
     /// How; none where extents are symbolic.
-    layout: Option<Layout>,
+    pub(super) layout: Option<Layout>,
     /// Only constants feed it: it is there before the run.
     fixed: bool,
 }
@@ -132,14 +148,18 @@ fn bytes(ty: &Type, symbol: Binding) -> (u64, bool) {
     }
 }
 
-struct MemoryPlanner<'a> {
-    program: &'a Program,
-    library: &'a Library,
+pub(super) struct MemoryPlanner<'a> {
+    pub(super) program: &'a Program,
+    pub(super) library: &'a Library,
     symbol: Binding<'a>,
-    lies: HashMap<Value, StoredAt>,
+    pub(super) lies: HashMap<Value, StoredAt>,
     writer: HashMap<Value, usize>,
     results: HashSet<Value>,
-    out: Buffers,
+    /// The inputs that have room, what leads from each to its output, and where what was appended to it ends.
+    pub(super) rooms: &'a [Room],
+    pub(super) spines: Vec<HashSet<NodeId>>,
+    pub(super) ends: Vec<Option<usize>>,
+    pub(super) out: Buffers,
 }
 
 impl Buffers {
@@ -155,6 +175,36 @@ impl Buffers {
         kernels: &[Kernel],
         symbol: Binding,
     ) -> Buffers {
+        Buffers::in_rooms(program, library, kernels, symbol, &[])
+    }
+
+    /// The same where inputs have room for outputs. What does not lie there after all has memory of its own.
+    pub fn in_rooms(
+        program: &Program,
+        library: &Library,
+        kernels: &[Kernel],
+        symbol: Binding,
+        rooms: &[Room],
+    ) -> Buffers {
+        let mut rooms = rooms.to_vec();
+        loop {
+            let (out, misfits) = Buffers::tried(program, library, kernels, symbol, &rooms);
+            if misfits.is_empty() {
+                return Buffers { rooms, ..out };
+            }
+            let mut at = 0..;
+            rooms.retain(|_| at.next().is_some_and(|s| !misfits.contains(&s)));
+        }
+    }
+
+    /// The buffers, and the rooms whose outputs do not lie in them.
+    fn tried(
+        program: &Program,
+        library: &Library,
+        kernels: &[Kernel],
+        symbol: Binding,
+        rooms: &[Room],
+    ) -> (Buffers, Vec<usize>) {
         let mut b = MemoryPlanner {
             program,
             library,
@@ -162,6 +212,9 @@ impl Buffers {
             lies: HashMap::new(),
             writer: HashMap::new(),
             results: program.outputs.iter().map(|(_, v)| *v).collect(),
+            rooms,
+            spines: rooms.iter().map(|r| spine(program, library, r)).collect(),
+            ends: vec![None; rooms.len()],
             out: Buffers::default(),
         };
         for (i, node) in program.nodes.iter().enumerate() {
@@ -171,7 +224,13 @@ impl Buffers {
                 NodeKind::Const(_) => true,
                 NodeKind::Input(_) => false,
             };
-            b.lies.insert(value, StoredAt { buffer: None, layout: b.dense(&node.types[0]), fixed });
+            let mut layout = b.dense(&node.types[0]);
+            let is_of = |r: &Room| node.kind == NodeKind::Input(r.input as u32);
+            let room = rooms.iter().position(is_of);
+            if let (Some(room), Some(layout)) = (room, &mut layout) {
+                *layout = rooms[room].layout(&layout.shape);
+            }
+            b.lies.insert(value, StoredAt { buffer: None, room, layout, fixed });
         }
         for (k, kernel) in kernels.iter().enumerate() {
             b.kernel(k, kernel);
@@ -181,7 +240,8 @@ impl Buffers {
                 b.out.buffers[buffer].kept = true;
             }
         }
-        b.out
+        let misfits = b.misfits();
+        (b.out, misfits)
     }
 
     /// The memory of these kernels in an order that respects what they follow.
@@ -211,7 +271,11 @@ impl Buffers {
         let places = self.places(order, &|b| home[b]);
         let once = order.iter().map(|&k| self.once[k]).collect();
         let (results, nominal) = (self.results(), self.nominal);
-        Memory { places, once, arena: arena.bytes, results, alive, least: alive, nominal }
+        let rooms = self.rooms.clone();
+        let at = |k: &usize| order.iter().position(|o| o == k);
+        let appends = self.appends.iter().filter_map(|(k, s)| Some((at(k)?, *s))).collect();
+        let arena = arena.bytes;
+        Memory { places, once, arena, results, alive, least: alive, nominal, rooms, appends }
     }
 
     /// Memory in which the buffers lie where those of larger extents do; `None` if they are others, or one is larger.
@@ -225,7 +289,8 @@ impl Buffers {
             return None;
         }
         places.iter_mut().zip(&larger.places).for_each(|(own, other)| own.home = other.home);
-        Some(Memory { places, results: self.results(), ..larger.clone() })
+        let (rooms, appends) = (self.rooms.clone(), self.appends.clone());
+        Some(Memory { places, results: self.results(), rooms, appends, ..larger.clone() })
     }
 
     /// All buffers in order of execution, each where `home` says.
@@ -250,7 +315,7 @@ impl Buffers {
 
 impl MemoryPlanner<'_> {
     /// The dense layout of a type.
-    fn dense(&self, ty: &Type) -> Option<Layout> {
+    pub(super) fn dense(&self, ty: &Type) -> Option<Layout> {
         shape_of(ty, self.symbol).map(|shape| Layout::dense(&shape))
     }
 
@@ -273,7 +338,7 @@ impl MemoryPlanner<'_> {
         if once {
             for &v in &kernel.outputs {
                 let layout = self.dense(self.program.ty(v));
-                self.lies.insert(v, StoredAt { buffer: None, layout, fixed: true });
+                self.lies.insert(v, StoredAt { buffer: None, room: None, layout, fixed: true });
             }
             return;
         }
@@ -284,6 +349,14 @@ impl MemoryPlanner<'_> {
                 let lies = self.view(k, value, &inside, kernel);
                 inside.insert(value, lies);
             }
+        }
+        let part = |b: &MemoryPlanner<'_>, v: Value| {
+            let at = inside.get(&v).or_else(|| b.lies.get(&v))?;
+            Some((at.room, at.layout.clone()))
+        };
+        if let Some((v, room, layout)) = self.appended(k, kernel, &part) {
+            let (room, layout) = (Some(room), Some(layout));
+            inside.insert(v, StoredAt { buffer: None, room, layout, fixed: false });
         }
         for &v in &kernel.outputs {
             let lies = inside.remove(&v).unwrap_or_else(|| self.written(k, v));
@@ -307,7 +380,8 @@ impl MemoryPlanner<'_> {
         self.out.nominal |= nominal;
         self.out.buffers.push(Needed { value, bytes, kept: false });
         self.out.writes[k].push(self.out.buffers.len() - 1);
-        StoredAt { buffer: Some(self.out.buffers.len() - 1), layout: self.dense(ty), fixed: false }
+        let buffer = Some(self.out.buffers.len() - 1);
+        StoredAt { buffer, room: None, layout: self.dense(ty), fixed: false }
     }
 
     /// What a view shows, or a buffer where strides cannot say it.
@@ -336,7 +410,9 @@ impl MemoryPlanner<'_> {
         let view = strided_views::find(&self.library.call(*call).name);
         let is_result = kernel.outputs.contains(&v) && self.results.contains(&v);
         match view.map(|w| strided_views::apply(w, layout, &attrs, &shape)) {
-            Some(Viewed::Layout(layout)) if !is_result || layout.is_whole() => {
+            Some(Viewed::Layout(layout))
+                if !is_result || layout.is_whole() || self.is_in_room(v, from.room, &layout) =>
+            {
                 StoredAt { layout: Some(layout), ..from }
             }
             _ => self.written(k, v),

@@ -4,10 +4,12 @@
 
 mod memory;
 mod operands;
+mod rooms;
 mod validate;
 
 pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
 pub use operands::{Operand, Role};
+pub use rooms::{Room, growing_axis};
 pub use validate::{Fault, faults};
 
 use crate::ir::{NodeId, Program, Value};
@@ -94,6 +96,11 @@ impl Plan {
     /// The buffers where symbols have these values; what has others stays symbolic.
     pub fn buffers(&self, library: &Library, symbol: Binding) -> Buffers {
         Buffers::bound(&self.program, library, &self.kernels, symbol)
+    }
+
+    /// The same where inputs have room for outputs.
+    pub fn buffers_in(&self, library: &Library, symbol: Binding, rooms: &[Room]) -> Buffers {
+        Buffers::in_rooms(&self.program, library, &self.kernels, symbol, rooms)
     }
 
     /// The kernels in the order in which they run.

@@ -18,7 +18,7 @@ use mlc_dsl::arena;
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Home, Memory, PlannedBuffer};
+use mlc_dsl::plan::{Home, Memory, PlannedBuffer, Room};
 use mlc_dsl::strided_views::{self, Viewed};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ mod fuse;
 mod mapped;
 mod passes;
 mod prepared;
+mod rooms;
 
 use prepared::Occasion;
 pub use prepared::{KnownKernels, Location, Pass, PreparedKernel, Storage, TempId};
@@ -47,6 +48,10 @@ pub struct Resolved {
     pub temps: Vec<Temp>,
     /// Where those of each kernel begin.
     first: Vec<usize>,
+    /// Where the memory of inputs with room begins: one buffer for each room of the plan, in its order.
+    pub roomy: usize,
+    /// Inputs in whose memory outputs lie.
+    pub rooms: Vec<Room>,
     /// One per output of the program; dense.
     pub outputs: Vec<Location>,
     /// Bytes of the block that the buffers lie in.
@@ -63,7 +68,7 @@ pub struct Resolved {
 impl Resolved {
     /// The number of a buffer among [`temps`](Self::temps).
     pub fn temp(&self, id: TempId) -> usize {
-        self.first[id.kernel] + id.slot
+        id.room().map_or_else(|| self.first[id.kernel] + id.slot, |room| self.roomy + room)
     }
 }
 
@@ -202,7 +207,10 @@ impl<'a> Resolver<'a> {
             all.filter(|(_, g)| !g.lasts).fold(0, |n: u64, (k, _)| n.saturating_add(k.bytes()));
         let (count, fresh) = (kernels.len(), self.fresh);
         let (steps, _idle) = kernels.into_iter().partition(|k| !k.passes.is_empty());
-        Resolved { steps, temps, first, outputs, block, bytes, kernels: count, fresh, _idle }
+        let (roomy, rooms) = (temps.len(), self.plan.rooms.clone());
+        temps.extend(rooms.iter().map(|r| Temp { home: Home::Result, bytes: self.bytes_of(r) }));
+        let kernels = count;
+        Resolved { steps, temps, first, roomy, rooms, outputs, block, bytes, kernels, fresh, _idle }
     }
 
     fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
@@ -212,7 +220,10 @@ impl<'a> Resolver<'a> {
                     Storage::Const(self.cx.graph.program.consts.get(*c).clone())
                 }
                 (NodeKind::Input(k), Some(given)) => Storage::Const(given[*k as usize].clone()),
-                (NodeKind::Input(k), None) => Storage::Input(*k as usize),
+                (NodeKind::Input(k), None) => match self.room(*k as usize) {
+                    Some(room) => Storage::Temp(TempId::of_room(room)),
+                    None => Storage::Input(*k as usize),
+                },
                 (NodeKind::Apply(..), _) => continue,
             };
             let (dtype, shape) = match (&storage, self.symbols.shape(&node.types[0])) {
@@ -221,7 +232,11 @@ impl<'a> Resolver<'a> {
                 (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
             };
             let value = Value { node: NodeId(i as u32), output: 0 };
-            self.places.insert(value, Location { dtype, layout: Layout::dense(&shape), storage });
+            let layout = match &storage {
+                Storage::Temp(t) => self.plan.rooms[t.slot].layout(&shape),
+                _ => Layout::dense(&shape),
+            };
+            self.places.insert(value, Location { dtype, layout, storage });
         }
         Ok(())
     }
@@ -261,6 +276,9 @@ impl<'a> Resolver<'a> {
             if !self.view(view, group)? {
                 self.fall_back(view)?;
             }
+        }
+        if let Some(room) = self.plan.appended(self.own.kernel) {
+            return self.append(room, group);
         }
         match (&group.implementation, group.anchor) {
             (Implementation::Reference, Some(anchor)) => self.fall_back(anchor)?,
@@ -368,7 +386,8 @@ impl<'a> Resolver<'a> {
             Some(maker) => {
                 let read: Vec<bool> =
                     outputs.iter().map(|o| o.0.is_some_and(|v| self.is_read(v, group))).collect();
-                self.make(maker, &group.arguments, &self.attrs(anchor), &outputs, &read)?
+                let attrs = self.attrs(anchor);
+                self.make(maker, (&op, &group.arguments), &attrs, &outputs, &read)?
             }
             None => None,
         };
@@ -453,7 +472,7 @@ impl<'a> Resolver<'a> {
     fn make(
         &mut self,
         maker: Maker,
-        args: &[Value],
+        (op, args): (&str, &[Value]),
         attrs: &[Attr],
         outputs: &[Output],
         read: &[bool],
@@ -463,6 +482,7 @@ impl<'a> Resolver<'a> {
         let outputs = outputs.as_slice();
         let mut places: Vec<Location> =
             args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
+        self.as_if_alone(op, args, &mut places)?;
         if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs, read)) {
             return Ok(Some((launch, places)));
         }

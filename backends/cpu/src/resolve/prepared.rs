@@ -27,6 +27,18 @@ pub struct TempId {
     pub slot: usize,
 }
 
+impl TempId {
+    /// The memory of an input with room, of that number: no kernel's own.
+    pub fn of_room(slot: usize) -> TempId {
+        TempId { kernel: usize::MAX, slot }
+    }
+
+    /// The number of the room that it is.
+    pub fn room(self) -> Option<usize> {
+        (self.kernel == usize::MAX).then_some(self.slot)
+    }
+}
+
 impl PartialEq for Storage {
     /// Two constants are one if they are the same memory.
     fn eq(&self, other: &Storage) -> bool {

@@ -1,0 +1,184 @@
+//! Runs that hand values to the next one: an output that is an input and more after it is appended where the input lies, any other is moved.
+
+use super::buffer::{Buffer, Lease, aligned};
+use super::results::Around;
+use super::run::{CompiledPlan, Extents, all_aligned, needs_data};
+use bytes::Bytes;
+use mlc_backends::BackendError;
+use mlc_backends::state::{Feed, Roomy, State, StateMemory, Step, put};
+use mlc_backends::symbols::SymbolBindings;
+use mlc_dsl::ir::{DType, NodeKind, Tensor, Value};
+use mlc_dsl::plan::{Room, growing_axis};
+use mlc_dsl::strided_views::is_concatenation;
+use std::any::Any;
+use std::sync::Arc;
+
+/// The least extent of memory with room.
+const LEAST: usize = 16;
+
+impl StateMemory for Buffer {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+impl CompiledPlan {
+    /// One run of a stream.
+    pub(crate) fn run_step(&self, step: Step<'_, '_>) -> Result<Vec<State>, BackendError> {
+        let Step { inputs, feeds, memory } = step;
+        let found: Vec<_> = inputs.iter().map(|s| (s.dtype(), s.shape())).collect();
+        let symbols = SymbolBindings::of_shapes(&self.graph.program.inputs, &found)?;
+        let rooms = self.rooms(&symbols, inputs, feeds);
+        let extents = Extents { symbols, rooms };
+        let ready = match self.ready(&extents) {
+            Err(e) if needs_data(&e) => {
+                let inputs: Vec<Tensor> = inputs.iter().map(|s| aligned(s.tensor())).collect();
+                let outputs = self.run_on_data(&extents.symbols, &inputs)?;
+                let outputs: Vec<State> = outputs.into_iter().map(State::from).collect();
+                put(&outputs, memory)?;
+                return Ok(outputs);
+            }
+            other => other?,
+        };
+        let rooms = &ready.resolved.rooms;
+        self.note_apart(&extents.rooms, rooms);
+        let roomy = |i: usize| rooms.iter().any(|r| r.input == i);
+        let tensor = |(i, s): (usize, &State)| match roomy(i) {
+            true => nothing(s.dtype()),
+            false => s.tensor(),
+        };
+        let tensors: Vec<Tensor> = inputs.iter().enumerate().map(tensor).collect();
+        let tensors = all_aligned(&tensors);
+        let taken = rooms.iter().map(|r| taken(&mut inputs[r.input], r)).collect();
+        let mut around = Around { rooms: taken, outputs: memory, ..Around::of(&tensors) };
+        let done = self.run_ready(&ready, &mut around);
+        for (r, lease) in rooms.iter().zip(around.rooms) {
+            give_back(&mut inputs[r.input], lease.into_buffer());
+        }
+        let mut outputs: Vec<State> = done?.into_iter().map(State::from).collect();
+        for r in rooms {
+            let shape = ready.resolved.outputs[r.output].layout.shape.clone();
+            if let Some(memory) = inputs[r.input].room() {
+                outputs[r.output] =
+                    State::in_room(outputs[r.output].dtype(), shape, memory.clone());
+            }
+        }
+        put(&outputs, around.outputs)?;
+        Ok(outputs)
+    }
+
+    /// The room that each input has, or is to have, that an output may lie behind.
+    fn rooms(&self, symbols: &SymbolBindings, inputs: &[State], feeds: &[Feed]) -> Vec<Room> {
+        let apart = self.apart.lock().unwrap_or_else(|e| e.into_inner());
+        let room = |f: &Feed| {
+            let (input, output) = (f.input, f.output);
+            let axis = growing_axis(&self.plan.program, output, input)?;
+            let state = inputs.get(input).filter(|_| !apart.contains(&(output, input)))?;
+            let ty = self.plan.program.ty(self.plan.program.outputs[output].1);
+            let next = usize::try_from(symbols.eval(&ty.shape[axis])?).ok()?;
+            let now = state.shape()[axis];
+            // Of one element along an axis views do not say how the next ones lie.
+            if state.shape().contains(&0) || now < 2 || next <= now {
+                return None;
+            }
+            let known = state.room().filter(|r| r.axis == axis && r.extent > next);
+            let extent = match known {
+                Some(room) => room.extent,
+                None => grown(next, f.limit)?,
+            };
+            Some(Room { input, output, axis, extent })
+        };
+        feeds.iter().filter_map(room).collect()
+    }
+
+    /// A room for other extents.
+    pub(crate) fn room_above(&self, room: &Room, symbols: &SymbolBindings) -> Room {
+        let ty = self.plan.program.ty(self.plan.program.outputs[room.output].1);
+        let next = symbols.eval(&ty.shape[room.axis]).and_then(|n| usize::try_from(n).ok());
+        let extent = next.map_or(room.extent, |n| room.extent.max(n.saturating_add(1)));
+        Room { extent, ..*room }
+    }
+
+    /// Remembers outputs that do not lie in the memory of their input.
+    fn note_apart(&self, tried: &[Room], rooms: &[Room]) {
+        if tried.len() > rooms.len() {
+            let mut apart = self.apart.lock().unwrap_or_else(|e| e.into_inner());
+            let failed = tried.iter().filter(|r| !rooms.contains(r));
+            apart.extend(failed.map(|r| (r.output, r.input)));
+        }
+    }
+
+    /// The outputs that are an input and more after it: those that lie in its memory where all symbols are small numbers.
+    pub(crate) fn appended_outputs(&self) -> Vec<(usize, usize)> {
+        let program = &self.plan.program;
+        let small = |_: &str| Some(3);
+        let room = |output: usize| {
+            let input = self.begins_with(program.outputs[output].1)?;
+            let axis = growing_axis(program, output, input)?;
+            let next = program.ty(program.outputs[output].1).shape[axis].eval(&small)?;
+            let extent = usize::try_from(next).ok()?.checked_add(1)?;
+            Some(Room { input, output, axis, extent })
+        };
+        let rooms: Vec<Room> = (0..program.outputs.len()).filter_map(room).collect();
+        let lies = self.plan.buffers_in(&self.library, &small, &rooms);
+        lies.rooms.iter().map(|r| (r.output, r.input)).collect()
+    }
+
+    /// The input whose elements a value begins with: the first part of concatenations, through views.
+    fn begins_with(&self, mut v: Value) -> Option<usize> {
+        let program = &self.plan.program;
+        loop {
+            let node = program.node(v.node);
+            match node.kind {
+                NodeKind::Input(k) => return Some(k as usize),
+                NodeKind::Apply(call, _)
+                    if self.library.is_view(program, v.node)
+                        || is_concatenation(&self.library.call(call).name) =>
+                {
+                    v = *node.args.first()?;
+                }
+                NodeKind::Const(_) | NodeKind::Apply(..) => return None,
+            }
+        }
+    }
+}
+
+/// Room for so many elements along an axis: a power of two that is larger, or as much as the limit asks for.
+fn grown(next: usize, limit: Option<usize>) -> Option<usize> {
+    let power = next.checked_add(1)?.checked_next_power_of_two()?.max(LEAST);
+    let most = limit.map_or(usize::MAX, |n| n.saturating_add(1));
+    Some(power.min(most).max(next + 1))
+}
+
+/// Stands for an input that lies in memory with room.
+fn nothing(dtype: DType) -> Tensor {
+    Tensor::new(dtype, vec![0], Bytes::new()).expect("no elements")
+}
+
+/// The memory of an input with this room, which no one else reads: its own, or a copy in new memory.
+fn taken(state: &mut State, room: &Room) -> Lease {
+    let same = state.room().is_some_and(|r| (r.axis, r.extent) == (room.axis, room.extent));
+    if same && let Some(buffer) = state.room_mut().and_then(own_buffer) {
+        return Lease::of(std::mem::take(buffer));
+    }
+    let bytes = room.whole(state.shape()).iter().product::<usize>() * state.dtype().size();
+    let mut buffer = Buffer::new(bytes);
+    state.copy_to(room.axis, room.extent, buffer.bytes_mut());
+    let memory =
+        Roomy { memory: Arc::new(Buffer::default()), axis: room.axis, extent: room.extent };
+    *state = State::in_room(state.dtype(), state.shape().to_vec(), memory);
+    Lease::of(buffer)
+}
+
+/// The buffer that no one else has.
+fn own_buffer(room: &mut Roomy) -> Option<&mut Buffer> {
+    let memory: &mut dyn Any = Arc::get_mut(&mut room.memory)?;
+    memory.downcast_mut::<Buffer>()
+}
+
+/// Gives a state the memory that was taken of it.
+fn give_back(state: &mut State, buffer: Buffer) {
+    if let Some(own) = state.room_mut().and_then(own_buffer) {
+        *own = buffer;
+    }
+}
