@@ -103,10 +103,13 @@ impl Binding<'_> {
         Ok(())
     }
 
-    /// Feeds back all of [`Session::appended`], and says which they are.
+    /// Feeds back those of [`Session::appended`] whose input has no other such output, and says which they are: look at them once.
     pub fn feed_back_appended(&mut self) -> Vec<(String, String)> {
-        let pairs = self.session.appended().into_iter();
-        let pairs: Vec<_> = pairs.map(|(o, i)| (o.to_string(), i.to_string())).collect();
+        let pairs = self.session.appended();
+        let alone =
+            |(_, i): &&(&str, &str)| pairs.iter().filter(|(_, other)| other == i).count() == 1;
+        let pairs: Vec<_> =
+            pairs.iter().filter(alone).map(|(o, i)| (o.to_string(), i.to_string())).collect();
         pairs.into_iter().filter(|(o, i)| self.feed_back(o, i).is_ok()).collect()
     }
 

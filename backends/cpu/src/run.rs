@@ -42,7 +42,7 @@ pub struct CompiledPlan {
     threads: Arc<Threads>,
     packs: PackedConstants,
     /// Bytes that buffers may take; `None` for what the machine has free.
-    memory: Option<u64>,
+    pub(crate) memory: Option<u64>,
     kernels: KnownKernels,
     /// Launches by what they are prepared for, the last used at the end.
     ready: Mutex<IndexMap<Extents, Arc<Ready>>>,

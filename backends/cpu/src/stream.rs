@@ -1,6 +1,7 @@
 //! Runs that hand values to the next one: an output that is an input and more after it is appended where the input lies, any other is moved.
 
 use super::buffer::{Buffer, Lease, aligned};
+use super::resolve::room;
 use super::results::Around;
 use super::run::{CompiledPlan, Extents, all_aligned, needs_data};
 use bytes::Bytes;
@@ -49,6 +50,7 @@ impl CompiledPlan {
         };
         let tensors: Vec<Tensor> = inputs.iter().enumerate().map(tensor).collect();
         let tensors = all_aligned(&tensors);
+        self.afford_rooms(rooms, inputs)?;
         let taken = rooms.iter().map(|r| taken(&mut inputs[r.input], r)).collect();
         let mut around = Around { rooms: taken, outputs: memory, ..Around::of(&tensors) };
         let done = self.run_ready(&ready, &mut around);
@@ -65,6 +67,18 @@ impl CompiledPlan {
         }
         put(&outputs, around.outputs)?;
         Ok(outputs)
+    }
+
+    /// Refuses new memory for states where there is none.
+    fn afford_rooms(&self, rooms: &[Room], inputs: &[State]) -> Result<(), BackendError> {
+        let new = rooms.iter().filter(|r| !has_room(&inputs[r.input], r));
+        let bytes = new.map(|r| bytes_of(&inputs[r.input], r)).fold(0, u64::saturating_add);
+        room(bytes, self.memory).map_err(|limit| BackendError::Memory {
+            op: "states".into(),
+            what: "inputs that are fed back, with room for more,".into(),
+            bytes,
+            limit,
+        })
     }
 
     /// The room that each input has, or is to have, that an output may lie behind.
@@ -119,9 +133,19 @@ impl CompiledPlan {
             let extent = usize::try_from(next).ok()?.checked_add(1)?;
             Some(Room { input, output, axis, extent })
         };
-        let rooms: Vec<Room> = (0..program.outputs.len()).filter_map(room).collect();
-        let lies = self.plan.buffers_in(&self.library, &small, &rooms);
-        lies.rooms.iter().map(|r| (r.output, r.input)).collect()
+        let mut left: Vec<Room> = (0..program.outputs.len()).filter_map(room).collect();
+        let mut out = vec![];
+        while !left.is_empty() {
+            // An input has one room at a time.
+            let is_first = |(i, r): &(usize, &Room)| left[..*i].iter().all(|o| o.input != r.input);
+            let tried: Vec<Room> =
+                left.iter().enumerate().filter(is_first).map(|(_, r)| *r).collect();
+            let lies = self.plan.buffers_in(&self.library, &small, &tried);
+            out.extend(lies.rooms.iter().map(|r| (r.output, r.input)));
+            left.retain(|r| !tried.contains(r));
+        }
+        out.sort_unstable();
+        out
     }
 
     /// The input whose elements a value begins with: the first part of concatenations, through views.
@@ -155,14 +179,26 @@ fn nothing(dtype: DType) -> Tensor {
     Tensor::new(dtype, vec![0], Bytes::new()).expect("no elements")
 }
 
+/// True of memory with just this room.
+fn has_room(state: &State, room: &Room) -> bool {
+    state.room().is_some_and(|r| (r.axis, r.extent) == (room.axis, room.extent))
+}
+
+/// Bytes of a state with this room.
+fn bytes_of(state: &State, room: &Room) -> u64 {
+    let whole = room.whole(state.shape());
+    let size = state.dtype().size() as u64;
+    whole.iter().fold(size, |n, &d| n.saturating_mul(d as u64))
+}
+
 /// The memory of an input with this room, which no one else reads: its own, or a copy in new memory.
 fn taken(state: &mut State, room: &Room) -> Lease {
-    let same = state.room().is_some_and(|r| (r.axis, r.extent) == (room.axis, room.extent));
-    if same && let Some(buffer) = state.room_mut().and_then(own_buffer) {
+    if has_room(state, room)
+        && let Some(buffer) = state.room_mut().and_then(own_buffer)
+    {
         return Lease::of(std::mem::take(buffer));
     }
-    let bytes = room.whole(state.shape()).iter().product::<usize>() * state.dtype().size();
-    let mut buffer = Buffer::new(bytes);
+    let mut buffer = Buffer::new(bytes_of(state, room) as usize);
     state.copy_to(room.axis, room.extent, buffer.bytes_mut());
     let memory =
         Roomy { memory: Arc::new(Buffer::default()), axis: room.axis, extent: room.extent };
