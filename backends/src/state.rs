@@ -106,7 +106,7 @@ impl State {
             Held::Tensor(t) => &t.bytes()[..],
             Held::Roomy(r) => r.memory.bytes(),
         };
-        let count = if run == 0 { 0 } else { self.shape.iter().product::<usize>() / run };
+        let count = self.shape.iter().product::<usize>().checked_div(run).unwrap_or(0);
         (0..count).map(move |i| &all[i * pitch * size..][..run * size])
     }
 

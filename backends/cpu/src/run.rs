@@ -34,6 +34,9 @@ fn rounded_up(n: i64) -> i64 {
     n.checked_add(step - 1).map_or(n, |n| n / step * step)
 }
 
+/// Memory by extents, and by the inputs that have room.
+type Placed = IndexMap<(SymbolBindings, Vec<usize>), Arc<Memory>>;
+
 /// A plan ready to run.
 pub struct CompiledPlan {
     pub(crate) plan: Plan,
@@ -47,7 +50,7 @@ pub struct CompiledPlan {
     /// Launches by what they are prepared for, the last used at the end.
     ready: Mutex<IndexMap<Extents, Arc<Ready>>>,
     /// Memory by the symbols' values, rounded up, and the inputs with room.
-    placed: Mutex<IndexMap<(SymbolBindings, Vec<usize>), Arc<Memory>>>,
+    placed: Mutex<Placed>,
     /// Outputs and inputs of which it is known that they do not lie in one memory.
     pub(crate) apart: Mutex<HashSet<(usize, usize)>>,
     /// What no run works in at the moment.

@@ -38,6 +38,9 @@ impl Room {
     }
 }
 
+/// In the memory of which input with room a value lies, and how.
+type Lies = (Option<usize>, Option<Layout>);
+
 /// The axis along which an output may be an input with more after it: the only one whose extents differ.
 pub fn growing_axis(program: &Program, output: usize, input: usize) -> Option<usize> {
     let from = &program.inputs.get(input)?.1;
@@ -77,7 +80,7 @@ impl MemoryPlanner<'_> {
         &mut self,
         k: usize,
         kernel: &Kernel,
-        part: &dyn Fn(&MemoryPlanner<'_>, Value) -> Option<(Option<usize>, Option<Layout>)>,
+        part: &dyn Fn(&MemoryPlanner<'_>, Value) -> Option<Lies>,
     ) -> Option<(Value, usize, Layout)> {
         let bare = kernel.prologue.is_empty() && kernel.epilogue.is_empty();
         let &anchor = kernel.anchors.last().filter(|_| bare && !self.rooms.is_empty())?;
