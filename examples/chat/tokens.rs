@@ -137,15 +137,13 @@ fn split(text: &str, single_digits: bool) -> Vec<&str> {
             s.len()
         } else if blanks > 0 {
             let last = rest[..blanks].chars().next_back().map_or(0, char::len_utf8);
+            let next = rest[blanks..].chars().next().map(kind);
+            let parted = single_digits && next == Some(Kind::Digit);
             match second.map(kind) {
                 // One blank belongs to the word behind it, unless each digit is alone.
-                Some(k)
-                    if first == ' ' && k != Kind::Blank && !(single_digits && k == Kind::Digit) =>
-                {
-                    1 + run(&rest[1..], k)
-                }
+                Some(k) if first == ' ' && k != Kind::Blank && !parted => 1 + run(&rest[1..], k),
                 // The last of several blanks is left for what follows.
-                _ if blanks < rest.len() && blanks > last => blanks - last,
+                _ if blanks < rest.len() && blanks > last && !parted => blanks - last,
                 _ => blanks,
             }
         } else if single_digits && kind(first) == Kind::Digit {

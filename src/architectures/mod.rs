@@ -17,7 +17,7 @@ use mlc_dsl::shown;
 use mlc_dsl::span::Span;
 use mlc_dsl::unfold::unfold;
 use mlc_weights::{WeightFile, WeightsError};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most times that steps are repeated.
 const MOST_TIMES: i64 = 4096;
@@ -46,7 +46,7 @@ impl From<WeightsError> for Fault {
     }
 }
 
-/// The program of a file, with the extents and options that are given.
+/// The program of a file, with the extents and options that are given, and what is odd about the file.
 ///
 /// # Errors
 /// No architecture is known that the file names, or the file is not what the architecture needs.
@@ -55,7 +55,7 @@ pub(crate) fn program(
     file: &WeightFile,
     extents: &dyn ExtentSource,
     options: &[(String, Attr)],
-) -> Result<Program, Error> {
+) -> Result<(Program, Option<String>), Error> {
     let (item, called) = find(library, file)?;
     let failed = |fault: Fault| match fault {
         Fault::File(e) => Error::from(e),
@@ -74,7 +74,8 @@ pub(crate) fn program(
         reading.options(called, options).map_err(failed)?;
         reading.steps().map_err(failed)?;
         if reading.given == symbols {
-            return reading.finish().map_err(failed);
+            let note = reading.unread();
+            return Ok((reading.finish().map_err(failed)?, note));
         }
         symbols = reading.given;
     }
@@ -117,6 +118,8 @@ struct ArchitectureReading<'a> {
     outputs: Vec<(String, Value)>,
     /// The tensors of the file that values are, for messages.
     stored: HashMap<Value, String>,
+    /// Names of tensors that were read.
+    read: BTreeSet<String>,
     /// Extents of symbols, and those that were found to be given.
     symbols: BTreeMap<String, u64>,
     given: BTreeMap<String, u64>,
@@ -139,6 +142,7 @@ impl<'a> ArchitectureReading<'a> {
             values: HashMap::new(),
             outputs: vec![],
             stored: HashMap::new(),
+            read: BTreeSet::new(),
             given: symbols.clone(),
             symbols,
         }
@@ -227,6 +231,21 @@ impl<'a> ArchitectureReading<'a> {
             }
         }
         Ok(())
+    }
+
+    /// That the file has tensors which the model does not read.
+    fn unread(&self) -> Option<String> {
+        const SHOWN: usize = 3;
+        let all: Vec<&String> =
+            self.file.tensors.keys().filter(|n| !self.read.contains(*n)).collect();
+        let names: Vec<String> =
+            all.iter().take(SHOWN).map(|n| format!("`{}`", shown(n))).collect();
+        let more = if all.len() > SHOWN { ", …" } else { "" };
+        let named = names.join(", ");
+        (!all.is_empty()).then(|| {
+            let (item, count) = (&self.item.name, all.len());
+            format!("the architecture `{item}` does not read all of the file: {count} unread, {named}{more}")
+        })
     }
 
     fn finish(self) -> Result<Program, Fault> {

@@ -107,6 +107,7 @@ impl ArchitectureReading<'_> {
             .map_err(|e| WeightsError::of_tensor(&self.file.path, name, e.to_string()))?;
         let value = self.builder.constant(tensor.named(name));
         self.stored.insert(value, name.to_string());
+        self.read.insert(name.to_string());
         Ok((value, decoding))
     }
 

@@ -253,7 +253,7 @@ impl Reader {
     pub(crate) fn weighed(&self, file: WeightFile) -> Result<Model, Error> {
         let library = self.library()?;
         let shapes = self.shapes.of_text()?;
-        let program = architectures::program(&library, &file, &shapes, &self.options)?;
+        let (program, note) = architectures::program(&library, &file, &shapes, &self.options)?;
         shapes.all_used(&program)?;
         Ok(Model {
             library,
@@ -263,7 +263,7 @@ impl Reader {
             assumed: vec![],
             bound: vec![],
             entry: None,
-            notes: vec![],
+            notes: note.into_iter().collect(),
             reader: self.clone(),
             source: Arc::new(ModelSource::Weights(file)),
         })

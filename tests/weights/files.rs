@@ -55,7 +55,8 @@ pub fn numbers(name: &str, shape: &[usize]) -> Vec<f32> {
 pub fn interleaved(w: &[f32], heads: usize, width: usize) -> Vec<f32> {
     let rows = w.len() / width;
     let size = rows / heads;
-    let row = |h: usize, i: usize| h * size + if i % 2 == 0 { i / 2 } else { size / 2 + i / 2 };
+    let row =
+        |h: usize, i: usize| h * size + if i.is_multiple_of(2) { i / 2 } else { size / 2 + i / 2 };
     let order = (0..heads).flat_map(|h| (0..size).map(move |i| row(h, i)));
     order.flat_map(|r| w[r * width..(r + 1) * width].to_vec()).collect()
 }

@@ -146,6 +146,20 @@ fn what_does_not_fit_is_named() {
 }
 
 #[test]
+fn what_is_not_read_is_noted() {
+    let mut more = decoder(true);
+    assert!(read(&more).unwrap().notes().is_empty());
+    more.tensors.push((
+        "blk.0.ffn_up.bias".into(),
+        vec![files::INNER],
+        0,
+        vec![0; 4 * files::INNER],
+    ));
+    let notes = read(&more).unwrap().notes().join("\n");
+    assert!(notes.contains("1 unread, `blk.0.ffn_up.bias`"), "{notes}");
+}
+
+#[test]
 fn another_architecture_is_a_text() {
     let text = "
 def next_to(x: f32[b, s, k], w: f32[n, k]) -> f32[b, s, n]
