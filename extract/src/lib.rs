@@ -1,7 +1,7 @@
 //! Extraction of the cheapest program from an e-graph.
 //!
 //! An [`EGraphView`] is the e-graph, reduced to classes, nodes and costs; an [`Extractor`] finds a
-//! [`Solution`]; a [`CostModel`] prices [`Work`]. The search knows nothing of tensors or operators; `work`, `target`,
+//! [`Solution`]; a [`CostModel`] prices [`Work`]. The search knows nothing of tensors or operators; `size`, `work`, `target`,
 //! `kernel_selection`, `plan_kernels`, `kernel_order` and `resources` read typed programs and the library for it. Nothing here
 //! uses egg, a clock, I/O or unseeded randomness.
 

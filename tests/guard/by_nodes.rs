@@ -4,8 +4,11 @@ use mlc_dsl::ir::{DType, Tensor};
 use mlc_onnx::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo, to_bytes};
 use mlc_rewrite::{Model, Optimizer};
 
+/// Constants of integers by name: a list, or a scalar of 1.
+type Constants = [(&'static str, &'static [i64])];
+
 /// What is made of `x[n, 6]`, its extents `s`, and these constants: nodes as `y = Operator(operands)`.
-const CASES: &[(&str, &[(&str, &[i64])])] = &[
+const CASES: &[(&str, &Constants)] = &[
     ("y = Slice(x, zero, last, axis)", &[("last", &[3])]),
     ("n = Gather(s, first); y = Slice(x, zero, n, axis)", &[]),
     ("n = Gather(s, first); h = Div(n, two); y = Slice(x, h, n, zero)", &[]),
@@ -18,7 +21,7 @@ const CASES: &[(&str, &[(&str, &[i64])])] = &[
     ("n = NonZero(x); t = Shape(n); y = Expand(one, t)", &[]),
 ];
 
-const CONSTANTS: &[(&str, &[i64])] =
+const CONSTANTS: &Constants =
     &[("zero", &[0]), ("one", &[1]), ("two", &[2]), ("first", &[0]), ("axis", &[1])];
 
 fn info(name: &str, dims: Option<Vec<RawDim>>) -> RawValueInfo {
@@ -42,7 +45,7 @@ fn node(text: &str) -> RawNode {
     node
 }
 
-fn model(text: &str, own: &[(&str, &[i64])]) -> RawModel {
+fn model(text: &str, own: &Constants) -> RawModel {
     let mut g = RawGraph { name: "g".into(), ..RawGraph::default() };
     g.inputs.push(info("x", Some(vec![RawDim::Symbol("n".into()), RawDim::Known(6)])));
     for (name, values) in CONSTANTS.iter().chain(own) {
