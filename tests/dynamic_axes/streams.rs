@@ -391,12 +391,13 @@ def step(x: f32[b, s], mask: f32[b, p], past: f32[b, p], h: f32[b, 4]) -> y: f32
 ";
     let session = Model::from_rules(text).expect("it is read").session().expect("a session");
     let mut binding = session.bind();
-    let mut errors = vec![];
-    errors.push(binding.feed_back("none", "past").expect_err("no output"));
-    errors.push(binding.feed_back("all", "none").expect_err("no input"));
-    errors.push(binding.feed_back("g", "h").expect_err("another extent"));
-    errors.push(binding.feed_back("d", "past").expect_err("another type"));
-    errors.push(binding.limit("past", 4).expect_err("not fed"));
+    let mut errors = vec![
+        binding.feed_back("none", "past").expect_err("no output"),
+        binding.feed_back("all", "none").expect_err("no input"),
+        binding.feed_back("g", "h").expect_err("another extent"),
+        binding.feed_back("d", "past").expect_err("another type"),
+        binding.limit("past", 4).expect_err("not fed"),
+    ];
     binding.feed_back("all", "past").expect("a pair");
     binding.limit("past", 4).expect("it grows");
     binding.set("h", wave(&[2, 4], 0.0)).expect("fits");
