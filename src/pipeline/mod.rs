@@ -8,7 +8,7 @@ pub mod objective;
 pub mod options;
 pub mod report;
 pub mod selfcheck;
-mod sized_prices;
+pub mod sized_prices;
 mod widen;
 
 use crate::device::CPU;
