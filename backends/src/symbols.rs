@@ -9,8 +9,13 @@ use std::sync::Arc;
 pub type Found<'a> = (DType, &'a [usize]);
 
 /// Which input has an extent, if one does.
-fn first_with(types: &[(String, Type)], inputs: &[Found<'_>], e: &Extent, value: i64) -> String {
-    let has = |((_, ty), (_, shape)): &(&(String, Type), &Found<'_>)| {
+fn first_with<'a>(
+    types: &[(String, Type)],
+    inputs: impl Iterator<Item = Found<'a>>,
+    e: &Extent,
+    value: i64,
+) -> String {
+    let has = |((_, ty), (_, shape)): &(&(String, Type), Found<'_>)| {
         ty.shape.iter().zip(*shape).any(|(own, &d)| own == e && d as i64 == value)
     };
     let found = types.iter().zip(inputs).find(has);
@@ -27,14 +32,13 @@ impl SymbolBindings {
         types: &[(String, Type)],
         inputs: &[Tensor],
     ) -> Result<SymbolBindings, BackendError> {
-        let found: Vec<Found<'_>> = inputs.iter().map(|t| (t.dtype(), t.shape())).collect();
-        SymbolBindings::of_shapes(types, &found)
+        SymbolBindings::of_shapes(types, inputs.iter().map(|t| (t.dtype(), t.shape())))
     }
 
     /// The same of inputs of which only type and shape are known.
-    pub fn of_shapes(
+    pub fn of_shapes<'a>(
         types: &[(String, Type)],
-        inputs: &[Found<'_>],
+        inputs: impl ExactSizeIterator<Item = Found<'a>> + Clone,
     ) -> Result<SymbolBindings, BackendError> {
         let bad = |name: &str, reason: String| {
             Err(BackendError::Input { name: name.to_string(), reason })
@@ -45,7 +49,7 @@ impl SymbolBindings {
             return bad("", reason);
         }
         let mut out = SymbolBindings::default();
-        for ((name, ty), &(dtype, shape)) in types.iter().zip(inputs) {
+        for ((name, ty), (dtype, shape)) in types.iter().zip(inputs.clone()) {
             if ty.dtype != dtype {
                 return bad(name, format!("expected {}, found {dtype}", ty.dtype));
             }
@@ -56,14 +60,14 @@ impl SymbolBindings {
                 out.learn(e, d as i64);
             }
         }
-        for ((name, ty), (_, shape)) in types.iter().zip(inputs) {
-            for (axis, (e, &d)) in ty.shape.iter().zip(*shape).enumerate() {
+        for ((name, ty), (_, shape)) in types.iter().zip(inputs.clone()) {
+            for (axis, (e, &d)) in ty.shape.iter().zip(shape).enumerate() {
                 let Some(known) = out.eval(e).filter(|v| *v != d as i64) else { continue };
                 let extents = format!("expected {ty}, found shape {shape:?}");
                 let two = if e.as_const().is_some() {
                     String::new()
                 } else {
-                    let other = first_with(types, inputs, e, known);
+                    let other = first_with(types, inputs.clone(), e, known);
                     format!(": `{e}` is {known}{other} and {d} in axis {axis}")
                 };
                 return bad(name, format!("{extents}{two}"));

@@ -88,6 +88,8 @@ struct Workspace {
     block: Buffer,
     /// Results that are computed, by their buffer's number; none between runs.
     results: Vec<Option<Held<'static>>>,
+    /// Those that a pass writes, with their buffer's number; none between runs.
+    fresh: Fresh<'static>,
     lists: Lists<'static>,
 }
 
@@ -325,6 +327,9 @@ pub fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
 /// What a run works in, in parts.
 type Working<'b, 'm> = (&'b mut Buffer, &'b mut Vec<Option<Held<'m>>>, &'b mut Lists<'static>);
 
+/// The memory that a pass writes.
+type Fresh<'m> = Vec<(usize, Held<'m>)>;
+
 impl Ready {
     /// Takes the memory, unless it and what the largest launch works in is more than there is.
     fn new(
@@ -376,33 +381,34 @@ impl Ready {
             results[t] = Some(Held::Lease(lease));
         }
         self.lend_outputs(&mut around.outputs, &mut results);
+        let mut fresh: Fresh<'_> = emptied(std::mem::take(&mut work.fresh));
         let Workspace { block, lists, .. } = work;
         let (inputs, watch) = (around.inputs, around.watch.take());
-        let done = self.steps(threads, inputs, (block, &mut results, lists), watch);
+        let done = self.steps(threads, inputs, (block, &mut results, lists), &mut fresh, watch);
         let out = done.and_then(|()| self.outputs(threads, around, &mut results));
         for t in rooms.take(self.resolved.rooms.len()) {
             if let Some(Held::Lease(lease)) = results[t].take() {
                 around.rooms.push(lease);
             }
         }
-        work.results = emptied(results);
+        (work.results, work.fresh) = (emptied(results), emptied(fresh));
         out
     }
 
-    fn steps(
+    fn steps<'m>(
         &self,
         threads: &Threads,
         inputs: &[Tensor],
-        work: Working<'_, '_>,
+        work: Working<'_, 'm>,
+        fresh: &mut Fresh<'m>,
         mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
         let (block, results, lists) = work;
-        let mut fresh = Vec::new();
         for step in &self.resolved.steps {
             let start = watch.as_ref().map(|_| Instant::now());
             for pass in &step.passes {
                 let work = (&mut *block, &mut *results, &mut *lists);
-                let done = self.pass(pass, threads, inputs, work, &mut fresh);
+                let done = self.pass(pass, threads, inputs, work, fresh);
                 // Memory that was written goes back also after an error: it may be an input's.
                 fresh.drain(..).for_each(|(t, held)| results[t] = Some(held));
                 done.map_err(|reason| BackendError::Operator { op: pass.name.clone(), reason })?;
@@ -441,7 +447,7 @@ impl Ready {
         threads: &Threads,
         inputs: &[Tensor],
         (block, results, lists): Working<'_, 'm>,
-        fresh: &mut Vec<(usize, Held<'m>)>,
+        fresh: &mut Fresh<'m>,
     ) -> Result<(), String> {
         let Lists { lent, mut arrays, mut extra, mut outs } = std::mem::take(lists).emptied();
         // Results are lent apart from those that are read.

@@ -27,8 +27,8 @@ impl CompiledPlan {
     /// One run of a stream.
     pub(crate) fn run_step(&self, step: Step<'_, '_>) -> Result<Vec<State>, BackendError> {
         let Step { inputs, feeds, memory } = step;
-        let found: Vec<_> = inputs.iter().map(|s| (s.dtype(), s.shape())).collect();
-        let symbols = SymbolBindings::of_shapes(&self.graph.program.inputs, &found)?;
+        let found = inputs.iter().map(|s| (s.dtype(), s.shape()));
+        let symbols = SymbolBindings::of_shapes(&self.graph.program.inputs, found)?;
         let rooms = self.rooms(&symbols, inputs, feeds);
         let extents = Extents { symbols, rooms };
         let ready = match self.ready(&extents) {
