@@ -6,7 +6,7 @@
 
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Node, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
 use mlc_dsl::unfold::unfold;
 
 /// Most bytes of constants in `f32`: those of larger models stay half as large.
@@ -29,7 +29,7 @@ pub(crate) fn widened(program: &Program, library: &Library) -> Option<Program> {
     }
     let mut builder = Builder::new(library);
     let inputs = program.inputs.iter().map(|(name, ty)| builder.input(name, ty.clone())).collect();
-    let mut wide = Wide { builder, inputs, values: Vec::new() };
+    let mut wide = Wide { library, builder, inputs, values: Vec::new() };
     program.nodes.iter().try_for_each(|node| {
         let outputs = wide.node(program, node)?;
         wide.values.push(outputs);
@@ -59,6 +59,7 @@ fn wide(dtype: DType) -> DType {
 
 /// The program as far as it is rewritten.
 struct Wide<'l> {
+    library: &'l Library,
     builder: Builder<'l>,
     inputs: Vec<Value>,
     /// What stands for the outputs of each node.
@@ -92,6 +93,9 @@ impl Wide<'_> {
                     let from = program.ty(node.args[0]).dtype;
                     return Some(vec![self.cast(args[0], from, node.types[0].dtype)?]);
                 }
+                if self.knows_types(*call, attrs) {
+                    return self.narrow(program, node, (*call, attrs), &args);
+                }
                 let outputs = self.applied(*call, attrs, &args)?;
                 let same = |(v, ty): (&Value, &Type)| {
                     let new = self.builder.ty(*v);
@@ -100,6 +104,28 @@ impl Wide<'_> {
                 outputs.iter().zip(&node.types).all(same).then_some(outputs)
             }
         }
+    }
+
+    /// True for a procedure that is told a type: what it computes may depend on the bits of its operands.
+    fn knows_types(&self, call: CallId, attrs: &[Attr]) -> bool {
+        let is_procedure = matches!(self.library.call(call).kind, CallKind::Extern(_));
+        is_procedure && attrs.iter().any(|a| matches!(a, Attr::DType(_)))
+    }
+
+    /// An application to the operands that it had.
+    fn narrow(
+        &mut self,
+        program: &Program,
+        node: &Node,
+        (call, attrs): (CallId, &[Attr]),
+        args: &[Value],
+    ) -> Option<Vec<Value>> {
+        let own = node.args.iter().zip(args);
+        let args = own.map(|(a, &v)| self.to(v, program.ty(*a).dtype));
+        let args = args.collect::<Option<Vec<Value>>>()?;
+        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let outputs = self.builder.apply(call, &attrs, &args).ok()?;
+        outputs.into_iter().map(|v| self.as_wide(v)).collect()
     }
 
     fn applied(&mut self, call: CallId, attrs: &[Attr], args: &[Value]) -> Option<Vec<Value>> {
