@@ -146,7 +146,7 @@ pub fn import_stage(
     staged(raw, library, &of(answers, false))
 }
 
-/// The same of nodes of a model whose declarations are known.
+/// The same of nodes of a model whose declarations are known. Unless nodes may wait, one that asks is an error.
 ///
 /// # Errors
 /// A node that no value would make readable.
@@ -155,9 +155,9 @@ pub fn import_nodes(
     library: &Library,
     answers: &Answers,
     items: &NodeItems<'_>,
+    waits: bool,
 ) -> Result<Stage, ImportError> {
     let answers = answers.clone();
-    let waits = true;
     staged(raw, library, &Reading { answers, items: Some(items), waits, ..Reading::default() })
 }
 
