@@ -278,19 +278,13 @@ fn declarations_that_do_nothing_are_named() {
 #[test]
 fn shipped_declarations_do_something() {
     let (library, _) = stdlib::load(&[]).expect("the shipped texts are embedded");
-    // Definitions beside an architecture are parts of its models, and no laws: nothing has to match them.
-    let is_part = |name: &str| {
-        let text = library.find(name).map(|c| library.call(c).source.0 as usize);
-        text.is_some_and(|i| library.sources[i].name.contains("models/"))
-    };
+    // Parts of models are no laws; repetitions are found by others, tables of a transform follow from its attributes. No tokens have no last one.
+    let source = |name: &str| Some(library.call(library.find(name)?).source.0 as usize);
+    let is_part = |n: &str| source(n).is_some_and(|i| library.sources[i].name.contains("models/"));
     let found = declarations(&library, 0, 0).into_iter().map(|l| (l.code, l.law));
-    let found: Vec<(&str, String)> =
-        found.filter(|(code, name)| *code != "V009" || !is_part(name)).collect();
-    // Repetitions are found by laws of their own; the tables of a transform follow from its attributes.
+    let found: Vec<_> = found.filter(|(code, n)| *code != "V009" || !is_part(n)).collect();
     let known = ["enlarged", "tiled", "lrn", "dft"].map(|name| ("V009", name.to_string()));
-    // Of no tokens there is no last one.
-    let last = [("V010", "lm_last_position".to_string())];
-    assert_eq!(found, [&known[..], &last[..]].concat());
+    assert_eq!(found, [&known[..], &[("V010", "lm_last_position".to_string())]].concat());
 }
 
 /// The shipped operators alone: quick to read.
