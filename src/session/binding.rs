@@ -4,7 +4,6 @@ use super::{Outputs, Planned, Runs, Session, fits, missing, unknown_input};
 use crate::error::{Error, ErrorKind};
 use crate::model::TensorInfo;
 use crate::names;
-use crate::stack::with_room;
 use crate::staged::StagedRuns;
 use mlc_backends::arrays::{AnyArray, ArrayMut};
 use mlc_backends::state::{Feed, State, Step};
@@ -315,7 +314,7 @@ impl Binding<'_> {
                 given.entry(info.name().to_string()).or_insert_with(|| kept.tensor());
             }
         }
-        let mut results = with_room(|| staged.run(given))?;
+        let mut results = staged.run(given)?;
         for (o, array) in memory.iter_mut().enumerate() {
             let name = session.outputs[o].name();
             if let Some(array) = array
