@@ -255,18 +255,8 @@ impl Reader {
         let shapes = self.shapes.of_text()?;
         let (program, note) = architectures::program(&library, &file, &shapes, &self.options)?;
         shapes.all_used(&program)?;
-        Ok(Model {
-            library,
-            program,
-            info: None,
-            read_as: None,
-            assumed: vec![],
-            bound: vec![],
-            entry: None,
-            notes: note.into_iter().collect(),
-            reader: self.clone(),
-            source: Arc::new(ModelSource::Weights(file)),
-        })
+        let source = ModelSource::Weights(file);
+        Ok(self.of_definitions(library, program, None, note, source))
     }
 
     /// A text as a model: its last `def`.
@@ -288,17 +278,30 @@ impl Reader {
             },
         };
         shapes.all_used(&program)?;
-        Ok(Model {
+        let source = ModelSource::Text { name, text };
+        Ok(self.of_definitions(library, program, Some(entry), note, source))
+    }
+
+    /// A model that is no ONNX file: a program that definitions are made.
+    fn of_definitions(
+        &self,
+        library: Arc<Library>,
+        program: Program,
+        entry: Option<String>,
+        note: Option<String>,
+        source: ModelSource,
+    ) -> Model {
+        Model {
             library,
             program,
             info: None,
             read_as: None,
             assumed: vec![],
             bound: vec![],
-            entry: Some(entry),
+            entry,
             notes: note.into_iter().collect(),
             reader: self.clone(),
-            source: Arc::new(ModelSource::Text { name, text }),
-        })
+            source: Arc::new(source),
+        }
     }
 }
