@@ -88,7 +88,7 @@ impl<'a> AsRead<'a> {
         }
         let (program, library) = (model.program(), &**model.library());
         let report = ByNodes::default();
-        let nodes = Rc::new(Nodes::of(raw, library).asking());
+        let nodes = Rc::new(Nodes::of(raw, library));
         let seed = options.seed;
         let mut run = AsRead { raw, nodes, library, program, seed, runs: vec![], report };
         if raw.graph.inputs.iter().any(|i| !i.containers.is_empty()) {
@@ -278,7 +278,7 @@ impl<'a> AsRead<'a> {
             }
         };
         let disturbed = || {
-            let nodes = Nodes::of(self.raw, self.library).asking().disturbed(self.seed);
+            let nodes = Nodes::of(self.raw, self.library).disturbed(self.seed);
             let given = nodes::given(self.program, inputs);
             Some(nodes_of(self.program, &nodes.run(given, &self.program.outputs).ok()?))
         };
@@ -329,7 +329,7 @@ impl<'a> AsRead<'a> {
                 }
             };
             let disturbed = || {
-                let nodes = Nodes::of(self.raw, self.library).asking().disturbed(self.seed);
+                let nodes = Nodes::of(self.raw, self.library).disturbed(self.seed);
                 let given = nodes::given(self.program, &run.inputs);
                 Some(nodes_of(self.program, &nodes.run(given, &self.program.outputs).ok()?))
             };

@@ -47,9 +47,6 @@ pub struct Nodes<'a> {
     items: NodeItems<'a>,
     reference: Reference,
     left: Cell<usize>,
-    /// A node may ask for what a run computes. Not those of files that were written: a recurrence in the form of another operator reads a step
-    /// that an empty sequence does not have.
-    asks: bool,
 }
 
 impl<'a> Nodes<'a> {
@@ -59,12 +56,7 @@ impl<'a> Nodes<'a> {
         let reference = Reference::default();
         let items = NodeItems::of(raw, library);
         let left = Cell::new(MOST_NODES);
-        Nodes { raw, library, codes, items, reference, left, asks: false }
-    }
-
-    /// The same, where what a run computes may decide a node.
-    pub fn asking(self) -> Nodes<'a> {
-        Nodes { asks: true, ..self }
+        Nodes { raw, library, codes, items, reference, left }
     }
 
     /// The same with every value on the way moved by some roundings.
@@ -279,7 +271,7 @@ impl<'a> Nodes<'a> {
     fn read(&self, alone: &RawModel, given: &Values) -> Result<Program, String> {
         let mut answers = Answers::default();
         for _ in 0..=MOST_QUESTIONS {
-            let stage = import_nodes(alone, self.library, &answers, &self.items, self.asks);
+            let stage = import_nodes(alone, self.library, &answers, &self.items);
             match stage.map_err(|e| e.to_string())? {
                 Stage::Done(imported) => return Ok(imported.program),
                 Stage::Asks(asked) => {

@@ -146,7 +146,7 @@ pub fn import_stage(
     staged(raw, library, &of(answers, false))
 }
 
-/// The same of nodes of a model whose declarations are known. Unless nodes may wait, one that asks is an error.
+/// The same of nodes of a model whose declarations are known.
 ///
 /// # Errors
 /// A node that no value would make readable.
@@ -155,10 +155,10 @@ pub fn import_nodes(
     library: &Library,
     answers: &Answers,
     items: &NodeItems<'_>,
-    waits: bool,
 ) -> Result<Stage, ImportError> {
     let answers = answers.clone();
-    staged(raw, library, &Reading { answers, items: Some(items), waits, ..Reading::default() })
+    let reading = Reading { answers, items: Some(items), waits: true, ..Reading::default() };
+    staged(raw, library, &reading)
 }
 
 fn staged(raw: &RawModel, library: &Library, reading: &Reading<'_>) -> Result<Stage, ImportError> {

@@ -75,5 +75,6 @@ fn what_a_run_computes_decides_a_node() {
         assert_eq!(check.not_checked, None, "{text}");
         let unused: Vec<_> = check.sets.iter().filter_map(|s| s.unused.as_ref()).collect();
         assert!(unused.len() < check.sets.len(), "{text}: {unused:?}");
+        assert!(matches!(check.written, Some(Ok(n)) if n > 0), "{text}: {:?}", check.written);
     }
 }

@@ -383,6 +383,9 @@ impl<'b, 'l, S: Sources> WholeTensors<'b, 'l, S> {
                 return self.read_by_number(tensor, &index, otherwise);
             }
             let i = self.bounded(e, (i, &own), extent, otherwise.is_some(), &mut inside)?;
+            if otherwise.is_some() {
+                v = self.inhabited(v, place, &own)?;
+            }
             v = self.call("gather", &[("axis", Attr::int(place as i64))], &[v, i])?;
             labels.push(own);
         }
@@ -411,6 +414,21 @@ impl<'b, 'l, S: Sources> WholeTensors<'b, 'l, S> {
             });
         }
         self.clipped(i, own, extent)
+    }
+
+    /// A tensor with an element more along an axis that may be empty where the indices of these axes are not: an index that lies outside
+    /// still finds something, which is not used.
+    pub(super) fn inhabited(&mut self, v: Value, axis: usize, own: &[Axis]) -> Option<Value> {
+        let shape = &self.builder.ty(v).shape;
+        let follows = |a: &Axis| self.extents.get(a) == Some(&shape[axis]);
+        if shape[axis].at_least(1) || own.iter().any(follows) {
+            return Some(v);
+        }
+        let none = Attr::Ints(vec![Extent::from(0); shape.len()]);
+        let mut high = vec![Extent::from(0); shape.len()];
+        high[axis] = Extent::from(1);
+        let zero = self.number(&Attr::int(0), self.builder.ty(v).dtype)?;
+        self.call("pad", &[("low", none), ("high", Attr::Ints(high))], &[v, zero])
     }
 
     /// A tensor that was read, its axes in increasing order, with what is there outside.

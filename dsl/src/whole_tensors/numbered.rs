@@ -56,7 +56,10 @@ impl<S: Sources> WholeTensors<'_, '_, S> {
         }
         let elements = shape[..front].iter().fold(Extent::from(1), |n, e| &n * e);
         let flat: Vec<Extent> = std::iter::once(elements).chain(shape[front..].to_vec()).collect();
-        let flat = self.builder.reshape(tensor, &flat).ok()?;
+        let mut flat = self.builder.reshape(tensor, &flat).ok()?;
+        if otherwise.is_some() {
+            flat = self.inhabited(flat, 0, &own)?;
+        }
         let v = self.call("gather", &[("axis", Attr::int(0))], &[flat, i])?;
         own.extend(rest);
         self.ordered(v, own, inside, otherwise)
