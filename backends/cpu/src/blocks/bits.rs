@@ -113,19 +113,16 @@ impl Bits {
             offset: self.offset(zero, middle),
         };
         let order = (!places.plain).then(|| places.order.clone());
-        BlockPanels::new(form, (self.rows, places.depth), order, |row, to: Row<'_>| {
+        BlockPanels::new(form, (self.rows, self.depth, places.depth), order, |row, to: Row<'_>| {
             for (to, k) in to.numbers.iter_mut().zip(&places.order) {
                 if let Some(k) = k {
                     *to = self.number(operands[0], row, *k as usize);
                 }
             }
             for (g, &b) in places.blocks.iter().enumerate() {
-                let (s, z) = (scale(row, b), zero(row, b));
-                to.scales[g] = s;
-                to.offsets[g] = match form.offset {
-                    Offset::Bytes => z + middle,
-                    _ => -z * s,
-                };
+                let z = zero(row, b);
+                to.scales[g] = scale(row, b);
+                to.offsets[g] = if form.offset == Offset::Bytes { z + middle } else { z };
             }
         })
     }
@@ -142,7 +139,7 @@ impl Bits {
             true if first == 0.0 => Offset::None,
             true => Offset::Same(first),
             false if self.all(zero, whole) => Offset::Bytes,
-            false => Offset::Single,
+            false => Offset::Less,
         }
     }
 

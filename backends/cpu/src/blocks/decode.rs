@@ -11,14 +11,30 @@ use mlc_dsl::ir::DType;
 use std::ops::Range;
 
 simd! {
-    /// Some lanes of the lines of a panel at some places, `width` elements apart.
+    /// Some lanes of the lines of a panel at some places, `width` elements apart. What fills up groups is zero, whatever their scales are.
     pub fn tile(w: &BlockPanels, panel: usize, places: &Range<usize>, lanes: (usize, usize), to: &mut [f32], width: usize) {
         let (lane, count) = lanes;
         w.lines(panel, places.clone(), |place, line| {
             let to = &mut to[(place - places.start) * width..];
+            let line = if w.number_at(place).is_some() { line } else { &[0.0; LANES] };
             match to.first_chunk_mut::<LANES>() {
                 Some(to) if count == LANES => *to = *line,
                 _ => to[..count].copy_from_slice(&line[lane..lane + count]),
+            }
+        });
+    }
+}
+
+simd! {
+    /// Products of a row, whose elements `at` says, with the numbers of a panel one by one.
+    pub fn products(w: &BlockPanels, panel: usize, at: &dyn Fn(usize) -> f32, sums: &mut [f32; LANES]) {
+        sums.fill(0.0);
+        w.lines(panel, 0..w.depth, |place, line| {
+            if let Some(k) = w.number_at(place) {
+                let x = at(k);
+                for (sum, n) in sums.iter_mut().zip(line) {
+                    *sum = n.mul_add(x, *sum);
+                }
             }
         });
     }

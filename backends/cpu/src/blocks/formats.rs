@@ -50,7 +50,8 @@ impl Format {
         start: impl Fn(usize) -> usize,
     ) -> BlockPanels {
         let groups = self.numbers / self.form.group;
-        BlockPanels::new(self.form, (rows, blocks * self.numbers), None, |row, to| {
+        let numbers = blocks * self.numbers;
+        BlockPanels::new(self.form, (rows, numbers, numbers), None, |row, to| {
             let row = match blocks {
                 0 => &[],
                 _ => &bytes[start(row)..][..blocks * self.bytes],
@@ -84,7 +85,7 @@ impl Format {
                     *out = match form.offset {
                         Offset::None => n * by,
                         Offset::Same(less) => (n - less) * by,
-                        Offset::Bytes => (n - offset) * by,
+                        Offset::Bytes | Offset::Less => (n - offset) * by,
                         Offset::Half | Offset::Single => n * by + offset,
                     };
                 }

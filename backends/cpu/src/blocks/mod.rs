@@ -165,7 +165,7 @@ impl BlockProduct {
         with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
             for r in 0..m {
                 let line = &mut lines[r * depth..][..depth];
-                let at = |i: usize| if i < k { self.element(x, r, i) } else { 0.0 };
+                let at = |k: usize| self.element(x, r, k);
                 prepare(w, at, line, &mut sums[r * groups..][..groups]);
             }
             let (lines, sums) = (&lines[..m * depth], &sums[..m * groups]);
@@ -177,6 +177,9 @@ impl BlockProduct {
                     let at = r * n + columns.start;
                     // SAFETY: every task has its own columns, and is done with them.
                     let part = unsafe { shared.part(at, columns.len()) };
+                    for (panel, part) in panels.clone().zip(part.chunks_mut(LANES)) {
+                        by_numbers(w, panel, &|k| self.element(x, r, k), part);
+                    }
                     finish.apply(at, part, n);
                 }
             });
@@ -202,7 +205,7 @@ impl BlockProduct {
             if !plain {
                 for (r, line) in copy[..m * depth].chunks_exact_mut(depth.max(1)).enumerate() {
                     for (place, to) in line.iter_mut().enumerate() {
-                        *to = w.number_at(place, k).map_or(0.0, |k| self.element(x, r, k));
+                        *to = w.number_at(place).map_or(0.0, |k| self.element(x, r, k));
                     }
                 }
             }
@@ -251,6 +254,19 @@ fn few_rows(
             }
         }
         first += count;
+    }
+}
+
+/// Results of a panel that are not finite once more, number by number: a sum of a group that is scaled can be infinite where no number is, or
+/// be no number where one is infinite.
+fn by_numbers(w: &BlockPanels, panel: usize, at: &dyn Fn(usize) -> f32, results: &mut [f32]) {
+    if results.iter().all(|r| r.is_finite()) {
+        return;
+    }
+    let mut sums = [0.0; LANES];
+    decode::products(w, panel, at, &mut sums);
+    for (result, sum) in results.iter_mut().zip(sums).filter(|(r, _)| !r.is_finite()) {
+        *result = sum;
     }
 }
 

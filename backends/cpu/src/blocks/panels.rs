@@ -18,6 +18,8 @@ pub enum Offset {
     Same(f32),
     /// A whole number from 0 to 255 is taken off the numbers of each group; of signed ones, 128 less than that.
     Bytes,
+    /// A number of 32 bits is taken off the numbers of each group.
+    Less,
     /// A number of 16 bits is added to the scaled numbers of each group.
     Half,
     /// A number of 32 bits is.
@@ -53,7 +55,7 @@ impl Form {
             Offset::None | Offset::Same(_) => 0,
             Offset::Bytes => LANES / 4,
             Offset::Half => LANES / 2,
-            Offset::Single => LANES,
+            Offset::Less | Offset::Single => LANES,
         };
         self.scales() + offsets
     }
@@ -79,7 +81,9 @@ pub struct BlockPanels {
     pub form: Form,
     /// Rows.
     pub rows: usize,
-    /// Numbers of a row, with those that fill up groups.
+    /// Numbers of a row.
+    numbers: usize,
+    /// Places of a row: numbers, and what fills up groups.
     pub depth: usize,
     /// Which number of a row stands at each place, if not the same; none that fills up a group.
     pub order: Option<Vec<Option<u32>>>,
@@ -87,10 +91,10 @@ pub struct BlockPanels {
 }
 
 impl BlockPanels {
-    /// The matrix whose rows `fill` writes: zeros at first.
+    /// The matrix of rows of so many numbers at so many places, which `fill` writes: zeros at first.
     pub fn new(
         form: Form,
-        (rows, depth): (usize, usize),
+        (rows, numbers, depth): (usize, usize, usize),
         order: Option<Vec<Option<u32>>>,
         mut fill: impl FnMut(usize, Row<'_>),
     ) -> BlockPanels {
@@ -98,21 +102,21 @@ impl BlockPanels {
         let size = groups * form.words();
         let mut words = Buffer::new(rows.div_ceil(LANES) * size * 4);
         let all: &mut [u32] = bytemuck::cast_slice_mut(words.bytes_mut());
-        let mut numbers = vec![0u8; depth];
+        let mut stored = vec![0u8; depth];
         let (mut scales, mut offsets) = (vec![0f32; groups], vec![0f32; groups]);
         for row in 0..rows {
-            numbers.fill(0);
+            stored.fill(0);
             scales.fill(0.0);
             offsets.fill(0.0);
-            let to = Row { numbers: &mut numbers, scales: &mut scales, offsets: &mut offsets };
+            let to = Row { numbers: &mut stored, scales: &mut scales, offsets: &mut offsets };
             fill(row, to);
             let panel = &mut all[row / LANES * size..][..size];
-            let groups = panel.chunks_exact_mut(form.words()).zip(numbers.chunks_exact(form.group));
+            let groups = panel.chunks_exact_mut(form.words()).zip(stored.chunks_exact(form.group));
             for ((group, numbers), (&s, &o)) in groups.zip(scales.iter().zip(&offsets)) {
                 put(form, group, row % LANES, (numbers, s, o));
             }
         }
-        BlockPanels { form, rows, depth, order, words }
+        BlockPanels { form, rows, numbers, depth, order, words }
     }
 
     /// Panels of sixteen rows.
@@ -131,11 +135,11 @@ impl BlockPanels {
         &bytemuck::cast_slice(self.words.bytes())[i * size..][..size]
     }
 
-    /// The places of a row's numbers: which number each holds.
-    pub fn number_at(&self, place: usize, numbers: usize) -> Option<usize> {
+    /// Which number of a row stands at a place; none that fills up a group.
+    pub fn number_at(&self, place: usize) -> Option<usize> {
         match &self.order {
             Some(order) => order[place].map(|k| k as usize),
-            None => (place < numbers).then_some(place),
+            None => (place < self.numbers).then_some(place),
         }
     }
 
@@ -154,10 +158,12 @@ impl BlockPanels {
             let end = places.end.min((g + 1) * form.group);
             let (head, data) = panel[g * form.words()..][..form.words()].split_at(form.head());
             let by = scales(form, head);
-            // Both are exact: one of them is zero.
+            // Each operation is that of the definition: one of both is zero.
             let (less, more) = match form.offset {
                 Offset::None => ([0.0; LANES], [0.0; LANES]),
-                Offset::Same(_) | Offset::Bytes => (offsets(form, head), [0.0; LANES]),
+                Offset::Same(_) | Offset::Bytes | Offset::Less => {
+                    (offsets(form, head), [0.0; LANES])
+                }
                 Offset::Half | Offset::Single => ([0.0; LANES], offsets(form, head)),
             };
             for place in place..end {
@@ -202,7 +208,7 @@ fn put(form: Form, group: &mut [u32], lane: usize, (numbers, scale, offset): (&[
         Offset::None | Offset::Same(_) => {}
         Offset::Bytes => offsets[lane % 4] |= u32::from(offset as u8) << (lane / 4 * 8),
         Offset::Half => offsets[half_at] |= half(offset),
-        Offset::Single => offsets[lane] = offset.to_bits(),
+        Offset::Less | Offset::Single => offsets[lane] = offset.to_bits(),
     }
     let per = 32 / form.bits();
     for (i, &n) in numbers.iter().enumerate() {
@@ -254,7 +260,7 @@ pub fn offsets(form: Form, head: &[u32]) -> [f32; LANES] {
             std::array::from_fn(|i| ((words[i % 4] >> (i / 4 * 8) & 255) as i32 - less) as f32)
         }
         Offset::Half => halves(&words[..LANES / 2]),
-        Offset::Single => {
+        Offset::Less | Offset::Single => {
             let words = &words[..LANES];
             std::array::from_fn(|i| f32::from_bits(words[i]))
         }

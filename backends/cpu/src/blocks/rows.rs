@@ -1,7 +1,8 @@
 //! Products of few rows with packed numbers of few bits, whose words are read once, from memory.
 //!
 //! A number is left where it stands in its word: turned into a real number there it is so many times as large, and the factors are so many times
-//! smaller. Every group is summed by itself and then scaled; how many rows are computed together changes no bit.
+//! smaller. Every group is summed by itself and then scaled; how many rows are computed together changes no bit. What is infinite or no number
+//! on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
 
 use super::panels::{BlockPanels, Form, LANES, Offset, offsets, scales};
 use crate::simd::simd;
@@ -24,10 +25,7 @@ pub fn prepare(w: &BlockPanels, at: impl Fn(usize) -> f32, line: &mut [f32], sum
     for (g, (line, sum)) in line.chunks_exact_mut(group).zip(sums).enumerate() {
         let mut all = 0.0;
         for (i, to) in line.iter_mut().enumerate() {
-            let x = match &w.order {
-                None => at(g * group + i),
-                Some(order) => order[g * group + i].map_or(0.0, |k| at(k as usize)),
-            };
+            let x = w.number_at(g * group + i).map_or(0.0, &at);
             all += x;
             *to = x * by[i % per];
         }
@@ -148,7 +146,7 @@ fn add(
                 sums[i] = group[i].mul_add(by[i], sums[i]);
             }
         }
-        Offset::Same(_) | Offset::Bytes => {
+        Offset::Same(_) | Offset::Bytes | Offset::Less => {
             for i in 0..LANES {
                 sums[i] = (-o[i]).mul_add(total, group[i]).mul_add(by[i], sums[i]);
             }

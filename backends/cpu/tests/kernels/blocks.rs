@@ -250,31 +250,88 @@ fn products_of_several_axes_that_lie_elsewhere() {
     });
 }
 
-/// Scales of every kind: what is not finite stays so, as an infinity or as no number.
+/// Holds one result against the definition: what is infinite there is, and what is no number.
+#[track_caller]
+fn check_special(name: &str, make: impl FnOnce(&mut Case<'_>) -> Value) {
+    let library = library();
+    let mut c = Case::new(&library);
+    let y = make(&mut c);
+    let (program, inputs) = c.finish(&[y]);
+    let reference = Reference { precision: Precision::F64, ..Reference::default() };
+    let wanted = reference.run_values(&program, &library, &inputs).expect("runs");
+    let got = run(&program, &inputs, 1).expect("runs");
+    let (got, wanted) = (got[0].to_f64(), wanted[0].to_f64());
+    let largest = wanted.iter().filter(|v| v.is_finite()).fold(1.0f64, |m, v| m.max(v.abs()));
+    for (i, (got, wanted)) in got.into_iter().zip(wanted).enumerate() {
+        let near = (got - wanted).abs() <= 1e-5 * largest;
+        let same = near || got == wanted || got.is_nan() && wanted.is_nan();
+        assert!(same, "{name}: element {i} is {got}, not {wanted}");
+    }
+}
+
+/// Rows of which some have elements that are not finite.
+fn special_rows(c: &mut Case<'_>, m: usize, k: usize) -> Value {
+    let mut values = c.tensor(DType::F32, &[m, k]).to_f64();
+    for (r, row) in values.chunks_mut(k).enumerate().skip(1) {
+        let kinds = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0];
+        row[r * 5 % k] = kinds[r % 4];
+        row[r * 7 % k] = kinds[r / 4 % 4];
+    }
+    c.given(Tensor::from_f64(DType::F32, vec![m, k], &values))
+}
+
 #[test]
-fn scales_without_a_number() {
+fn scales_and_factors_that_are_not_finite() {
     for format in &FORMATS {
-        for m in [1, 3, 10] {
-            let library = library();
-            let mut c = Case::new(&library);
-            let (n, blocks) = (37, 3);
-            let bytes = format.draw(&mut c, n, blocks, true);
-            let (x, w) =
-                (c.input(DType::F32, &[m, blocks * format.numbers]), c.builder.constant(bytes));
-            let y = c.apply(&format!("{}_product", format.name), &[], &[x, w]);
-            let (program, inputs) = c.finish(&[y]);
-            let reference = Reference { precision: Precision::F64, ..Reference::default() };
-            let wanted = reference.run_values(&program, &library, &inputs).expect("runs");
-            let got = run(&program, &inputs, 1).expect("runs");
-            let largest = wanted[0].to_f64().into_iter().filter(|v| v.is_finite());
-            let largest = largest.fold(1.0f64, |m, v| m.max(v.abs()));
-            for (i, (got, wanted)) in
-                got[0].to_f64().into_iter().zip(wanted[0].to_f64()).enumerate()
-            {
-                let near = (got - wanted).abs() <= 1e-5 * largest;
-                let same = near || !got.is_finite() && !wanted.is_finite();
-                assert!(same, "{} of {m} rows: element {i} is {got}, not {wanted}", format.name);
+        for m in [1, 3, 7, 10] {
+            for special in [false, true] {
+                check_special(&format!("{} {m} {special}", format.name), |c| {
+                    let (n, blocks) = (37, 3);
+                    let bytes = format.draw(c, n, blocks, m % 2 == 1);
+                    let k = blocks * format.numbers;
+                    let x = match special {
+                        true => special_rows(c, m, k),
+                        false => c.input(DType::F32, &[m, k]),
+                    };
+                    let w = c.builder.constant(bytes);
+                    c.apply(&format!("{}_product", format.name), &[], &[x, w])
+                });
             }
+        }
+    }
+}
+
+#[test]
+fn scales_and_zero_points_of_few_bits_that_are_not_finite() {
+    for (bits, m, k) in [(2u32, 1, 64), (4, 1, 41), (4, 3, 64), (4, 7, 41), (8, 1, 50), (8, 12, 41)]
+    {
+        for kind in 0..4 {
+            check_special(&format!("{bits} bits {m} x {k}, kind {kind}"), |c| {
+                let (n, b) = (21, 4);
+                let bytes = c.tensor(DType::F32, &[n * b * 2 * bits as usize]).to_f64();
+                let bytes: Vec<u8> = bytes.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
+                let shape = vec![n, b, 2 * bits as usize];
+                let w = Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes");
+                let mut special = |every: usize| {
+                    let mut values = c.tensor(DType::F32, &[n, b]).to_f64();
+                    for (i, v) in values.iter_mut().enumerate().filter(|(i, _)| i % every == 0) {
+                        *v = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0][i / every % 4];
+                    }
+                    Tensor::from_f64(DType::F32, vec![n, b], &values)
+                };
+                let (s, other) = (special(3), special(5));
+                let z = match kind {
+                    3 => c.builder.constant(other),
+                    kind => zeros(c, kind, bits, &[n, b]),
+                };
+                let x = match kind % 2 {
+                    0 => special_rows(c, m, k),
+                    _ => c.input(DType::F32, &[m, k]),
+                };
+                let (w, s) = (c.builder.constant(w), c.builder.constant(s));
+                let attrs = [("bits", Attr::int(i64::from(bits)))];
+                c.apply("n_bits_product", &attrs, &[x, w, s, z])
+            });
         }
     }
 }
