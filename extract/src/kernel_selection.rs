@@ -11,7 +11,7 @@ use crate::plan_kernels::{KernelDraft, finish, reads};
 use crate::target::TargetPrices;
 use crate::work::Works;
 use crate::{Cost, CostModel, EGraphView, EGraphViewBuilder, Extractor, GreedyDag, Solution, Work};
-use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass, TargetItem};
 use mlc_dsl::plan::{Kernel, Plan};
 use mlc_dsl::unfold::{is_open, unfold};
@@ -79,6 +79,7 @@ pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> V
             + prices.relayout() * sites.changes(k).relaid
             + sites.views(prices, &views)
     };
+    let seconds = |k: &Kernel| if sites.runs_once(k) { 0.0 } else { seconds(k) };
     plan.kernels.iter().map(seconds).collect()
 }
 
@@ -108,9 +109,10 @@ pub fn select_kernels_from(
     merge(&mut drafts, &sites, &program);
     chain(&mut drafts, &sites, &program, library);
     let kernels = finish(&program, library, prices, drafts);
+    let often: Vec<Kernel> = kernels.iter().filter(|k| !sites.runs_once(k)).cloned().collect();
     let cost = views
-        + total(&program, &kernels, prices.works(), prices.model(), &|k| sites.changes(k))
-        + prices.relayout() * kernels.iter().map(|k| sites.changes(k).relaid).sum::<f64>();
+        + total(&program, &often, prices.works(), prices.model(), &|k| sites.changes(k))
+        + prices.relayout() * often.iter().map(|k| sites.changes(k).relaid).sum::<f64>();
     crate::kernel_order::plan(program, library, kernels, cost)
 }
 
@@ -124,11 +126,36 @@ struct Sites {
     dtypes: Vec<DType>,
     /// Nodes that yield the outputs.
     roots: BTreeSet<usize>,
+    /// Nodes that constants alone feed: their kernels run once, before the first run, and take no part in others.
+    once: Vec<bool>,
+}
+
+/// The applications of a program that constants alone feed, but for views, which are read where they are needed.
+fn run_once(program: &Program, library: &Library) -> Vec<bool> {
+    let mut fed = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let is_known = || node.types.iter().all(|t| t.known_shape().is_some());
+        fed.push(match &node.kind {
+            NodeKind::Input(_) => false,
+            NodeKind::Const(_) => true,
+            NodeKind::Apply(_, attrs) => {
+                is_known()
+                    && attrs.iter().all(Attr::is_known)
+                    && node.args.iter().all(|a| fed[a.node.0 as usize])
+            }
+        });
+    }
+    let runs = |node: &Node| match &node.kind {
+        NodeKind::Apply(call, _) => library.call(*call).class != OpClass::View,
+        NodeKind::Input(_) | NodeKind::Const(_) => false,
+    };
+    program.nodes.iter().zip(fed).map(|(node, fed)| fed && runs(node)).collect()
 }
 
 impl Sites {
     fn of(program: &Program, library: &Library, prices: &TargetPrices<'_>) -> Sites {
         let works = prices.works();
+        let once = run_once(program, library);
         let mut shapes: HashMap<&[Extent], u32> = HashMap::new();
         let (mut classes, mut entries): (Vec<Class>, Vec<OperatorNode>) = (Vec::new(), Vec::new());
         for (i, node) in program.nodes.iter().enumerate() {
@@ -150,13 +177,19 @@ impl Sites {
                     let sizes: Vec<_> =
                         node.args.iter().map(|a| works.copied_by_view(program, *a)).collect();
                     site.work = works.of_copies(site.work, &types, &sizes);
-                    site.entry(i as u32, args.clone())
+                    let entry = site.entry(i as u32, args.clone());
+                    match once[i] {
+                        true => OperatorNode { role: Role::Alone, fixed: Some(0.0), ..entry },
+                        false => entry,
+                    }
                 }
             };
             for &a in &args {
                 classes[a as usize].readers += 1;
             }
-            let fixed = program.as_const(Value { node: NodeId(i as u32), output: 0 }).is_some();
+            let is_constant =
+                program.as_const(Value { node: NodeId(i as u32), output: 0 }).is_some();
+            let fixed = once[i] || is_constant;
             classes.push(Class { shape, read, written, readers: 0, fixed });
             entries.push(entry);
         }
@@ -164,7 +197,7 @@ impl Sites {
         roots.iter().for_each(|&r| classes[r].readers += 1);
         let dtypes = program.nodes.iter().map(|n| n.types[0].dtype).collect();
         let lies = layout::lies(&classes, &entries);
-        Sites { classes, entries, lies, dtypes, roots }
+        Sites { classes, entries, lies, dtypes, roots, once }
     }
 
     /// The kernels that compute the outputs at least cost: those chosen before unless others are cheaper.
@@ -187,7 +220,10 @@ impl Sites {
         order
             .into_iter()
             .map(|n| &all[n.index()])
-            .filter(|c| self.entries[c.entries[0] as usize].fixed.is_none())
+            .filter(|c| {
+                let first = c.entries[0] as usize;
+                self.entries[first].fixed.is_none() || self.once[first]
+            })
             .map(|c| self.draft(c, prices))
             .collect()
     }
@@ -201,6 +237,11 @@ impl Sites {
         let mut reads: Vec<u32> = k.inputs.iter().map(|v| v.node.0).collect();
         reads.dedup();
         layout::changes(layout, &reads, result.node.0, &self.classes, &self.lies)
+    }
+
+    /// True for a kernel that constants alone feed.
+    fn runs_once(&self, k: &Kernel) -> bool {
+        k.outputs.iter().all(|v| self.once[v.node.0 as usize])
     }
 
     /// What the target takes for these views, wherever they are read; those of constants are seen before the first run.

@@ -5,7 +5,7 @@
 use crate::Work;
 use crate::work::Works;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
 use mlc_dsl::message_text::bytes as human;
 use mlc_dsl::plan::Plan;
 use std::borrow::Cow;
@@ -18,6 +18,9 @@ pub const CHECKED_BYTES: u64 = 768 << 20;
 pub const CHECKED_OPERATIONS: f64 = 4e11;
 /// Bytes of a value that is computed from constants once, unless the constants have as many themselves.
 pub const FOLDED_BYTES: u64 = 64 << 20;
+/// Bytes of a value that a definition makes of constants of less than half of them, as one that decodes weights does: what is larger is left
+/// to the run, which computes it once, too.
+pub const DECODED_BYTES: u64 = 1 << 20;
 /// Operations that such a value may take, most of them in products, which the interpreter regroups.
 pub const FOLDED_PRODUCTS: f64 = 4e9;
 /// Operations that such a value may take otherwise.
@@ -170,7 +173,11 @@ pub fn folds(
         let products = 2.0 * work.products >= work.flops;
         counted(&work) <= if products { FOLDED_PRODUCTS } else { FOLDED_OPERATIONS }
     };
-    made <= FOLDED_BYTES.max(read.saturating_mul(2)) && (moves || is_quick())
+    let most = match library.call(call).kind {
+        CallKind::Def(..) => DECODED_BYTES,
+        _ => FOLDED_BYTES,
+    };
+    made <= most.max(read.saturating_mul(2)) && (moves || is_quick())
 }
 
 impl RunResources {

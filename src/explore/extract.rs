@@ -8,7 +8,6 @@ use egg::Id;
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
-use mlc_extract::resources::folds;
 use mlc_extract::target::{Site, TargetPrices};
 use mlc_extract::work::Works;
 use mlc_extract::{
@@ -411,13 +410,9 @@ impl Explored {
         }
         let attrs = graph.attrs(attrs);
         if graph.facts(class).settled {
-            // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long is left to the run.
+            // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long the run computes, once, too.
             let price = prices.alone(call, attrs, &args, results).unwrap_or(1e-3);
-            let often = match folds(prices.works(), &graph.library, call, attrs, &args, results) {
-                true => RUNS,
-                false => 1.0,
-            };
-            return Some(Price::Fixed(price / often));
+            return Some(Price::Fixed(price / RUNS));
         }
         let mut site = prices.site(call, attrs, &args, results)?;
         let copied: Vec<Option<f64>> =
