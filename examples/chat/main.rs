@@ -7,8 +7,7 @@
 mod tokens;
 
 use mlc_rewrite::ndarray::{ArrayD, IxDyn};
-use mlc_rewrite::{AnyArray, Metadata, Model, Optimizer, Outputs, Reader, Session};
-use std::collections::HashMap;
+use mlc_rewrite::{Binding, Metadata, Model, Optimizer, Reader, Session};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
@@ -64,41 +63,35 @@ fn dressed(model: &Model, prompt: &str) -> String {
 }
 
 /// What a session has seen so far.
-struct Conversation {
-    session: Session,
-    past: HashMap<String, AnyArray>,
+struct Conversation<'s> {
+    stream: Binding<'s>,
     seen: usize,
 }
 
-impl Conversation {
-    fn new(session: Session) -> Conversation {
-        let empty = |extents: Vec<Option<usize>>| {
-            let batch = std::iter::once(1);
-            let shape: Vec<usize> =
-                batch.chain(extents.iter().skip(1).map(|e| e.unwrap_or(0))).collect();
-            AnyArray::from(ArrayD::<f32>::zeros(IxDyn(&shape)))
-        };
-        let pasts = session.inputs().iter().filter(|i| i.name().starts_with("past."));
-        let past = pasts.map(|i| (i.name().to_string(), empty(i.shape()))).collect();
-        Conversation { session, past, seen: 0 }
+impl Conversation<'_> {
+    /// Nothing: keys and values stay where they are computed.
+    fn new(session: &Session) -> Result<Conversation<'_>, Failure> {
+        let mut stream = session.bind();
+        for (_, past) in stream.feed_back_appended() {
+            let input = session.inputs().iter().find(|i| i.name() == past);
+            let extents = input.map(|i| i.shape()).unwrap_or_default();
+            let rest = extents.iter().skip(1).map(|e| e.unwrap_or(0));
+            let shape: Vec<usize> = std::iter::once(1).chain(rest).collect();
+            stream.set(&past, ArrayD::<f32>::zeros(IxDyn(&shape)))?;
+        }
+        Ok(Conversation { stream, seen: 0 })
     }
 
     /// The logits behind these tokens.
     fn read(&mut self, ids: &[u32]) -> Result<Vec<f32>, Failure> {
-        let row = |v: Vec<i64>| -> Result<AnyArray, Failure> {
-            Ok(ArrayD::from_shape_vec(IxDyn(&[1, v.len()]), v)?.into())
-        };
+        let row = |v: Vec<i64>| ArrayD::from_shape_vec(IxDyn(&[1, v.len()]), v);
         let all = self.seen + ids.len();
-        let mut inputs: Vec<(String, AnyArray)> = vec![
-            ("input_ids".into(), row(ids.iter().map(|i| i64::from(*i)).collect())?),
-            ("attention_mask".into(), row(vec![1; all])?),
-            ("position_ids".into(), row((self.seen as i64..all as i64).collect())?),
-        ];
-        inputs.extend(self.past.drain());
-        let outputs: Outputs = self.session.run(inputs)?;
+        let outputs = self.stream.run([
+            ("input_ids", row(ids.iter().map(|i| i64::from(*i)).collect())?),
+            ("attention_mask", row(vec![1; all])?),
+            ("position_ids", row((self.seen as i64..all as i64).collect())?),
+        ])?;
         self.seen = all;
-        let kept = outputs.iter().filter_map(|(n, a)| Some((n.strip_prefix("present.")?, a)));
-        self.past = kept.map(|(n, a)| (format!("past.{n}"), a.clone())).collect();
         Ok(outputs.array::<f32>("logits")?.iter().copied().collect())
     }
 }
@@ -146,10 +139,13 @@ fn main() -> Result<(), Failure> {
     let asked = asked()?;
     let model = Reader::new().option("last", true).read(&asked.path)?;
     let tokens = Tokens::of(&model)?;
-    let session = Optimizer::new().threads(asked.threads).optimize(&model)?.session()?;
+    // A prompt once, then token by token.
+    let optimizer = Optimizer::new().threads(asked.threads).extents("batch", 1..=1);
+    let optimizer = optimizer.extents("seq", 1..=64).extents("past", 0..=1024);
+    let session = optimizer.optimize(&model)?.session()?;
     let prompt = tokens.of_text(&dressed(&model, &asked.prompt));
     let end = model.metadata("tokenizer.ggml.eos_token_id");
-    let mut conversation = Conversation::new(session);
+    let mut conversation = Conversation::new(&session)?;
     let start = Instant::now();
     let mut logits = conversation.read(&prompt)?;
     let prefill = start.elapsed().as_secs_f64();
