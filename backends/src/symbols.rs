@@ -100,6 +100,12 @@ impl SymbolBindings {
         self.0.get(symbol).copied()
     }
 
+    /// These values, but for those that `others` has.
+    pub fn with(&self, others: &SymbolBindings) -> SymbolBindings {
+        let all = self.0.iter().chain(&others.0);
+        SymbolBindings(all.map(|(s, &n)| (s.clone(), n)).collect())
+    }
+
     /// Other values of the same symbols.
     pub fn map(&self, value: impl Fn(i64) -> i64) -> SymbolBindings {
         SymbolBindings(self.0.iter().map(|(s, &n)| (s.clone(), value(n))).collect())

@@ -8,7 +8,7 @@ use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use mlc_dsl::unfold::definition;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A kernel of the plan.
@@ -37,6 +37,8 @@ pub struct Group {
     pub reads: Vec<Value>,
     /// The symbols that occur in its nodes.
     pub symbols: Vec<Arc<str>>,
+    /// A bit for each of the graph's symbols that occurs in it, the last bit for all that are left.
+    pub mentions: u64,
     /// It is the same in all runs: only constants feed it, and no symbol occurs in what leads to it.
     pub lasts: bool,
 }
@@ -46,6 +48,20 @@ pub struct KernelGraph {
     pub program: Program,
     /// In execution order.
     pub groups: Vec<Group>,
+    /// The symbols that occur.
+    symbols: Vec<Arc<str>>,
+}
+
+impl KernelGraph {
+    /// The bits of [`Group::mentions`] of the symbols that are so.
+    pub fn bits(&self, is_so: impl Fn(&str) -> bool) -> u64 {
+        bits(&self.symbols, is_so)
+    }
+}
+
+fn bits(symbols: &[Arc<str>], is_so: impl Fn(&str) -> bool) -> u64 {
+    let all = symbols.iter().enumerate().filter(|(_, s)| is_so(s));
+    all.fold(0, |bits, (i, _)| bits | 1 << i.min(63))
 }
 
 /// What of a plan this backend cannot execute.
@@ -113,11 +129,12 @@ pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError>
     let groups = plan.kernels.iter().map(|k| r.kernel(&plan.program, k));
     let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     depend(&r.out, &mut groups);
+    let symbols = mentioned(plan, &mut groups);
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
         r.out.outputs.push((name.clone(), value));
     }
-    Ok(KernelGraph { program: r.out, groups })
+    Ok(KernelGraph { program: r.out, groups, symbols })
 }
 
 /// Notes what each kernel depends on.
@@ -139,6 +156,23 @@ fn depend(program: &Program, groups: &mut [Group]) {
             lasting.extend(&g.nodes);
         }
     }
+}
+
+/// Notes which symbols occur in each kernel, here or in the plan: all of them.
+fn mentioned(plan: &Plan, groups: &mut [Group]) -> Vec<Arc<str>> {
+    let of_plan = |k: &Kernel| {
+        let nodes = k.nodes.iter().map(|n| plan.program.node(*n));
+        nodes.flat_map(|n| n.symbols()).collect::<Vec<Arc<str>>>()
+    };
+    let each: Vec<Vec<Arc<str>>> = plan.kernels.iter().map(of_plan).collect();
+    let all = each.iter().flatten().chain(groups.iter().flat_map(|g| &g.symbols));
+    let all: BTreeSet<Arc<str>> = all.cloned().collect();
+    let all: Vec<Arc<str>> = all.into_iter().collect();
+    for (g, of_plan) in groups.iter_mut().zip(each) {
+        let own: HashSet<Arc<str>> = of_plan.into_iter().chain(g.symbols.iter().cloned()).collect();
+        g.mentions = bits(&all, |s| own.contains(s));
+    }
+    all
 }
 
 /// An error that a plan without faults does not lead to.
@@ -191,6 +225,7 @@ impl GraphReader<'_> {
             named: HashMap::new(),
             reads: vec![],
             symbols: vec![],
+            mentions: 0,
             lasts: false,
         };
         for &id in &kernel.nodes {

@@ -6,7 +6,8 @@ use super::graph::{self, KernelGraph, broken};
 use super::launch::{Array, Context};
 use super::packed_constants::PackedConstants;
 use super::resolve::{
-    KnownKernels, Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Surroundings, Temp, room,
+    KnownKernels, Location, NEEDS_DATA, Pass, Places, Resolved, Resolver, Storage, Surroundings,
+    Temp, room,
 };
 use super::results::{Around, Held, leaf};
 use super::threads::Threads;
@@ -16,7 +17,7 @@ use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Home, Memory, Plan, Room};
+use mlc_dsl::plan::{Home, Memory, MemoryAt, Plan, PlannedBuffer, Room};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -49,6 +50,8 @@ pub struct CompiledPlan {
     kernels: KnownKernels,
     /// Launches by what they are prepared for, the last used at the end.
     ready: Mutex<IndexMap<Extents, Arc<Ready>>>,
+    /// The last ones for which all kernels were looked at.
+    whole: Mutex<Option<Arc<Whole>>>,
     /// Memory by the symbols' values, rounded up, and the inputs with room.
     placed: Mutex<Placed>,
     /// Outputs and inputs of which it is known that they do not lie in one memory.
@@ -73,9 +76,17 @@ impl From<SymbolBindings> for Extents {
     }
 }
 
+/// A program that was resolved for some extents: the start for others.
+struct Whole {
+    rooms: Vec<Room>,
+    resolved: Arc<Resolved>,
+    places: Places,
+    memory: MemoryAt,
+}
+
 /// Launches in the plan's memory.
 pub struct Ready {
-    pub resolved: Resolved,
+    pub resolved: Arc<Resolved>,
     /// The part of the block that each buffer has; `None` for results.
     pub(super) parts: Vec<Option<Part>>,
     pub(super) results: Arc<BufferPool>,
@@ -121,6 +132,7 @@ impl CompiledPlan {
             memory,
             kernels: KnownKernels::default(),
             ready: Mutex::default(),
+            whole: Mutex::default(),
             placed: Mutex::default(),
             apart: Mutex::default(),
             free: Mutex::default(),
@@ -135,40 +147,87 @@ impl CompiledPlan {
         Ok(compiled)
     }
 
-    fn resolve(
-        &self,
-        symbols: &SymbolBindings,
-        memory: &Memory,
-        inputs: Option<&[Tensor]>,
-    ) -> Result<(Resolved, SymbolBindings), BackendError> {
-        let cx = Surroundings {
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
             graph: &self.graph,
             library: &self.library,
             threads: &self.threads,
             packs: &self.packs,
             known: &self.kernels,
             memory: self.memory,
-        };
+        }
+    }
+
+    fn resolve(
+        &self,
+        symbols: &SymbolBindings,
+        memory: &Memory,
+        inputs: Option<&[Tensor]>,
+    ) -> Result<(Resolved, Places), BackendError> {
+        let cx = self.surroundings();
         self.threads.enter(|| Resolver::resolve(cx, symbols.clone(), memory, inputs))
     }
 
     /// The launches for these extents, in the memory of the plan that they bind.
-    fn launches(&self, extents: &Extents) -> Result<Resolved, BackendError> {
+    fn launches(&self, extents: &Extents) -> Result<Arc<Resolved>, BackendError> {
         let Extents { symbols, rooms } = extents;
         if !self.plan.memory.nominal && rooms.is_empty() {
-            return Ok(self.resolve(symbols, &self.plan.memory, None)?.0);
+            return Ok(Arc::new(self.resolve(symbols, &self.plan.memory, None)?.0));
         }
-        let memory = self.memory_for(symbols, rooms);
-        let (resolved, known) = self.resolve(symbols, &memory, None)?;
-        match known == *symbols {
-            true => Ok(resolved),
+        let lock = || self.whole.lock().unwrap_or_else(|e| e.into_inner());
+        let whole = lock().clone().filter(|whole| whole.rooms == *rooms);
+        if let Some(whole) = whole
+            && let Some(resolved) = self.launches_from(&whole, symbols)?
+        {
+            return Ok(Arc::new(resolved));
+        }
+        let mut memory = self.memory_for(symbols, rooms);
+        let (mut resolved, mut places) = self.resolve(symbols, &memory.memory, None)?;
+        if places.symbols != *symbols {
             // Constants decide some extents: they are known now.
-            false => Ok(self.resolve(&known, &self.memory_for(&known, rooms), None)?.0),
+            memory = self.memory_for(&places.symbols, rooms);
+            (resolved, places) = self.resolve(&places.symbols, &memory.memory, None)?;
         }
+        let resolved = Arc::new(resolved);
+        let whole = Whole { rooms: rooms.clone(), resolved: resolved.clone(), places, memory };
+        *lock() = Some(Arc::new(whole));
+        Ok(resolved)
+    }
+
+    /// The launches for these extents from those for others, where few kernels mention what differs.
+    fn launches_from(
+        &self,
+        whole: &Whole,
+        symbols: &SymbolBindings,
+    ) -> Result<Option<Resolved>, BackendError> {
+        let before = &whole.places.symbols;
+        let symbols = before.with(symbols);
+        let changed = self.graph.bits(|s| symbols.get(s) != before.get(s));
+        let mentions = |k: usize| self.graph.groups[k].mentions & changed != 0;
+        let count = (0..self.graph.groups.len()).filter(|&k| mentions(k)).count();
+        if 2 * count > self.graph.groups.len() {
+            return Ok(None);
+        }
+        let value = |s: &str| symbols.get(s);
+        let memory = whole.memory.at_other(&self.plan, &self.library, &value, &mentions);
+        let Some(memory) = memory else { return Ok(None) };
+        debug_assert!(self.is_memory_at(&memory, &symbols), "other buffers than planned anew");
+        let (cx, before) = (self.surroundings(), (&*whole.resolved, &whole.places));
+        let other = || Resolver::resolve_other(cx, before, symbols.clone(), changed, &memory);
+        self.threads.enter(other)
+    }
+
+    /// Whether all buffers are those that planning all kernels finds.
+    fn is_memory_at(&self, memory: &Memory, symbols: &SymbolBindings) -> bool {
+        let own = self.memory_for(symbols, &memory.rooms).memory;
+        let buffer = |b: &PlannedBuffer| (b.kernel, b.value, b.bytes, b.home == Home::Result);
+        own.places.iter().map(buffer).eq(memory.places.iter().map(buffer))
+            && (&own.rooms, &own.appends) == (&memory.rooms, &memory.appends)
+            && own.results == memory.results
     }
 
     /// The memory of a run with these extents. Where buffers lie is found out for extents that are rounded up, and holds for those below, too.
-    fn memory_for(&self, symbols: &SymbolBindings, rooms: &[Room]) -> Memory {
+    fn memory_for(&self, symbols: &SymbolBindings, rooms: &[Room]) -> MemoryAt {
         let order = self.plan.order();
         let needed = |at: &SymbolBindings, rooms: &[Room]| {
             self.plan.buffers_in(&self.library, &|s| at.get(s), rooms)
@@ -187,8 +246,7 @@ impl CompiledPlan {
             all.insert(key, larger.clone());
             larger
         });
-        // An extent may grow where another shrinks.
-        own.placed_as(&order, &larger).unwrap_or_else(|| own.placed(&order))
+        MemoryAt::new(own, &order, &larger)
     }
 
     /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
@@ -333,7 +391,7 @@ type Fresh<'m> = Vec<(usize, Held<'m>)>;
 impl Ready {
     /// Takes the memory, unless it and what the largest launch works in is more than there is.
     fn new(
-        resolved: Resolved,
+        resolved: Arc<Resolved>,
         memory: Option<u64>,
         pool: Arc<BufferPool>,
     ) -> Result<Ready, BackendError> {

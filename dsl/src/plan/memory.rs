@@ -7,10 +7,11 @@
 use super::Kernel;
 use super::rooms::{Room, spine};
 use crate::arena::{self, Buffer};
-use crate::ir::{Attr, Extent, NodeId, NodeKind, Program, Type, Value};
+use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::Layout;
 use crate::library::Library;
 use crate::strided_views::{self, Viewed};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The value of every symbol when bytes are estimated.
@@ -57,7 +58,7 @@ pub struct Memory {
     pub nominal: bool,
     /// Inputs in whose memory outputs lie.
     pub rooms: Vec<Room>,
-    /// The kernels that only append to the memory of an input, each with the number of its room.
+    /// The kernels that only append to the memory of an input, in order, each with the number of its room.
     pub appends: Vec<(usize, usize)>,
 }
 
@@ -69,7 +70,8 @@ impl Memory {
 
     /// The number of the room that a kernel only appends to.
     pub fn appended(&self, kernel: usize) -> Option<usize> {
-        self.appends.iter().find(|(k, _)| *k == kernel).map(|(_, room)| *room)
+        let at = self.appends.binary_search_by_key(&kernel, |(k, _)| *k).ok()?;
+        Some(self.appends[at].1)
     }
 
     /// The buffers that a kernel writes.
@@ -96,7 +98,10 @@ pub struct Buffers {
     pub rooms: Vec<Room>,
     /// The kernels that only append to the memory of an input, each with the number of its room.
     pub appends: Vec<(usize, usize)>,
-    once: Vec<bool>,
+    pub(super) once: Vec<bool>,
+    /// How values lie, and what leads from each input with room to its output.
+    pub(super) lies: HashMap<Value, StoredAt>,
+    pub(super) spines: Vec<HashSet<NodeId>>,
 }
 
 /// A buffer that a kernel fills.
@@ -111,16 +116,29 @@ pub struct Needed {
 }
 
 /// How a value lies.
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct StoredAt {
     /// In which buffer; none for inputs, constants and what is not known.
-    buffer: Option<usize>,
+    pub(super) buffer: Option<usize>,
     /// In which input with room.
     pub(super) room: Option<usize>,
     /// How; none where extents are symbolic.
     pub(super) layout: Option<Layout>,
     /// Only constants feed it: it is there before the run.
-    fixed: bool,
+    pub(super) fixed: bool,
+}
+
+/// How the values lie that were planned, before those of other extents.
+#[derive(Default)]
+pub(super) struct Lies<'a> {
+    pub(super) own: HashMap<Value, StoredAt>,
+    pub(super) others: Option<&'a HashMap<Value, StoredAt>>,
+}
+
+impl Lies<'_> {
+    pub(super) fn get(&self, v: &Value) -> Option<&StoredAt> {
+        self.own.get(v).or_else(|| self.others?.get(v))
+    }
 }
 
 /// The number that a symbol stands for, if it is known.
@@ -152,12 +170,12 @@ pub(super) struct MemoryPlanner<'a> {
     pub(super) program: &'a Program,
     pub(super) library: &'a Library,
     symbol: Binding<'a>,
-    pub(super) lies: HashMap<Value, StoredAt>,
+    pub(super) lies: Lies<'a>,
     writer: HashMap<Value, usize>,
     results: HashSet<Value>,
     /// The inputs that have room, what leads from each to its output, and where what was appended to it ends.
     pub(super) rooms: &'a [Room],
-    pub(super) spines: Vec<HashSet<NodeId>>,
+    pub(super) spines: Cow<'a, [HashSet<NodeId>]>,
     pub(super) ends: Vec<Option<usize>>,
     pub(super) out: Buffers,
 }
@@ -205,18 +223,9 @@ impl Buffers {
         symbol: Binding,
         rooms: &[Room],
     ) -> (Buffers, Vec<usize>) {
-        let mut b = MemoryPlanner {
-            program,
-            library,
-            symbol,
-            lies: HashMap::new(),
-            writer: HashMap::new(),
-            results: program.outputs.iter().map(|(_, v)| *v).collect(),
-            rooms,
-            spines: rooms.iter().map(|r| spine(program, library, r)).collect(),
-            ends: vec![None; rooms.len()],
-            out: Buffers::default(),
-        };
+        let spines = rooms.iter().map(|r| spine(program, library, r)).collect();
+        let mut b = MemoryPlanner::new(program, library, symbol, rooms, Cow::Owned(spines));
+        b.out.expect(kernels.len());
         for (i, node) in program.nodes.iter().enumerate() {
             let value = Value { node: NodeId(i as u32), output: 0 };
             let fixed = match node.kind {
@@ -224,13 +233,8 @@ impl Buffers {
                 NodeKind::Const(_) => true,
                 NodeKind::Input(_) => false,
             };
-            let mut layout = b.dense(&node.types[0]);
-            let is_of = |r: &Room| node.kind == NodeKind::Input(r.input as u32);
-            let room = rooms.iter().position(is_of);
-            if let (Some(room), Some(layout)) = (room, &mut layout) {
-                *layout = rooms[room].layout(&layout.shape);
-            }
-            b.lies.insert(value, StoredAt { buffer: None, room, layout, fixed });
+            let leaf = b.leaf(node, fixed);
+            b.lies.own.insert(value, leaf);
         }
         for (k, kernel) in kernels.iter().enumerate() {
             b.kernel(k, kernel);
@@ -241,7 +245,15 @@ impl Buffers {
             }
         }
         let misfits = b.misfits();
-        (b.out, misfits)
+        (Buffers { lies: b.lies.own, spines: b.spines.into_owned(), ..b.out }, misfits)
+    }
+
+    /// Lists for so many kernels.
+    pub(super) fn expect(&mut self, kernels: usize) {
+        for lists in [&mut self.after, &mut self.reads, &mut self.writes] {
+            lists.resize_with(kernels, Vec::new);
+        }
+        self.once.resize(kernels, false);
     }
 
     /// The memory of these kernels in an order that respects what they follow.
@@ -273,7 +285,9 @@ impl Buffers {
         let (results, nominal) = (self.results(), self.nominal);
         let rooms = self.rooms.clone();
         let at = |k: &usize| order.iter().position(|o| o == k);
-        let appends = self.appends.iter().filter_map(|(k, s)| Some((at(k)?, *s))).collect();
+        let appends = self.appends.iter().filter_map(|(k, s)| Some((at(k)?, *s)));
+        let mut appends: Vec<(usize, usize)> = appends.collect();
+        appends.sort_unstable();
         let arena = arena.bytes;
         Memory { places, once, arena, results, alive, least: alive, nominal, rooms, appends }
     }
@@ -289,7 +303,8 @@ impl Buffers {
             return None;
         }
         places.iter_mut().zip(&larger.places).for_each(|(own, other)| own.home = other.home);
-        let (rooms, appends) = (self.rooms.clone(), self.appends.clone());
+        let (rooms, mut appends) = (self.rooms.clone(), self.appends.clone());
+        appends.sort_unstable();
         Some(Memory { places, results: self.results(), rooms, appends, ..larger.clone() })
     }
 
@@ -313,13 +328,45 @@ impl Buffers {
     }
 }
 
-impl MemoryPlanner<'_> {
+impl<'a> MemoryPlanner<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        library: &'a Library,
+        symbol: Binding<'a>,
+        rooms: &'a [Room],
+        spines: Cow<'a, [HashSet<NodeId>]>,
+    ) -> MemoryPlanner<'a> {
+        MemoryPlanner {
+            program,
+            library,
+            symbol,
+            lies: Lies::default(),
+            writer: HashMap::new(),
+            results: program.outputs.iter().map(|(_, v)| *v).collect(),
+            rooms,
+            spines,
+            ends: vec![None; rooms.len()],
+            out: Buffers::default(),
+        }
+    }
+
+    /// How an input or a constant lies.
+    pub(super) fn leaf(&self, node: &Node, fixed: bool) -> StoredAt {
+        let mut layout = self.dense(&node.types[0]);
+        let is_of = |r: &Room| node.kind == NodeKind::Input(r.input as u32);
+        let room = self.rooms.iter().position(is_of);
+        if let (Some(room), Some(layout)) = (room, &mut layout) {
+            *layout = self.rooms[room].layout(&layout.shape);
+        }
+        StoredAt { buffer: None, room, layout, fixed }
+    }
+
     /// The dense layout of a type.
     pub(super) fn dense(&self, ty: &Type) -> Option<Layout> {
         shape_of(ty, self.symbol).map(|shape| Layout::dense(&shape))
     }
 
-    fn kernel(&mut self, k: usize, kernel: &Kernel) {
+    pub(super) fn kernel(&mut self, k: usize, kernel: &Kernel) {
         let fixed = |v: &Value| self.lies.get(v).is_some_and(|l| l.fixed);
         let once = kernel.inputs.iter().all(fixed);
         let mut after: Vec<usize> =
@@ -330,15 +377,15 @@ impl MemoryPlanner<'_> {
             list.sort_unstable();
             list.dedup();
         }
-        self.out.after.push(after);
-        self.out.reads.push(reads);
-        self.out.writes.push(vec![]);
-        self.out.once.push(once);
+        self.out.after[k] = after;
+        self.out.reads[k] = reads;
+        self.out.once[k] = once;
         self.writer.extend(kernel.outputs.iter().map(|v| (*v, k)));
         if once {
             for &v in &kernel.outputs {
                 let layout = self.dense(self.program.ty(v));
-                self.lies.insert(v, StoredAt { buffer: None, room: None, layout, fixed: true });
+                let lies = StoredAt { buffer: None, room: None, layout, fixed: true };
+                self.lies.own.insert(v, lies);
             }
             return;
         }
@@ -360,7 +407,7 @@ impl MemoryPlanner<'_> {
         }
         for &v in &kernel.outputs {
             let lies = inside.remove(&v).unwrap_or_else(|| self.written(k, v));
-            self.lies.insert(v, lies);
+            self.lies.own.insert(v, lies);
         }
         // An operator with several results yields all of them, read or not.
         if let Some(&node) = kernel.anchors.last() {

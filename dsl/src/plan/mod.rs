@@ -4,11 +4,13 @@
 
 mod memory;
 mod operands;
+mod other_extents;
 mod rooms;
 mod validate;
 
 pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
 pub use operands::{Operand, Role};
+pub use other_extents::MemoryAt;
 pub use rooms::{Room, growing_axis};
 pub use validate::{Fault, faults};
 

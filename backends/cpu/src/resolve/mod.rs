@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 mod fuse;
 mod mapped;
+mod other_extents;
 mod passes;
 mod prepared;
 mod rooms;
@@ -61,8 +62,8 @@ pub struct Resolved {
     /// How many kernels there are, and how many of them were not prepared before.
     pub kernels: usize,
     pub fresh: usize,
-    /// What is not launched, but kept for the next time.
-    _idle: Vec<Arc<PreparedKernel>>,
+    /// All kernels, also those that launch nothing: they are kept for the next time.
+    all: Vec<Arc<PreparedKernel>>,
 }
 
 impl Resolved {
@@ -85,12 +86,20 @@ pub struct Surroundings<'a> {
     pub memory: Option<u64>,
 }
 
+/// Where all values lie, and the symbols that are known.
+pub struct Places {
+    pub symbols: SymbolBindings,
+    of: HashMap<Value, Location>,
+}
+
 /// Resolves kernels one by one.
 pub struct Resolver<'a> {
     cx: Surroundings<'a>,
     plan: &'a Memory,
     symbols: SymbolBindings,
     places: HashMap<Value, Location>,
+    /// Where the values lie that lie as they did for other extents.
+    others: Option<&'a HashMap<Value, Location>>,
     /// What is prepared for the kernel that is resolved.
     own: Draft<'a>,
     /// Bytes taken for what is computed here.
@@ -115,6 +124,11 @@ struct Draft<'a> {
 type Output = (Option<Value>, DType, Vec<usize>);
 
 impl<'a> Resolver<'a> {
+    fn new(cx: Surroundings<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
+        let (places, own) = (HashMap::new(), Draft::default());
+        Resolver { cx, plan, symbols, places, others: None, own, taken: 0, fresh: 0 }
+    }
+
     /// Resolves the whole program in the plan's memory, with the symbols that are known then. With `inputs` everything is
     /// computed at once.
     pub fn resolve(
@@ -122,24 +136,26 @@ impl<'a> Resolver<'a> {
         symbols: SymbolBindings,
         plan: &'a Memory,
         inputs: Option<&[Tensor]>,
-    ) -> Result<(Resolved, SymbolBindings), BackendError> {
-        let (places, own) = (HashMap::new(), Draft::default());
-        let mut r = Resolver { cx, plan, symbols, places, own, taken: 0, fresh: 0 };
+    ) -> Result<(Resolved, Places), BackendError> {
+        let mut r = Resolver::new(cx, symbols, plan);
         r.leaves(inputs)?;
         let mut kernels = Vec::with_capacity(cx.graph.groups.len());
         for (kernel, group) in cx.graph.groups.iter().enumerate() {
             kernels.push(r.prepared(kernel, group, inputs.is_some())?);
         }
-        let mut outputs = vec![];
-        for (_, v) in &cx.graph.program.outputs {
-            let place = r.aligned(r.place(*v)?.clone());
-            let place = match place.layout.is_whole() || place.constant().is_none() {
-                true => place,
-                false => r.copied(&place, None, "output")?,
-            };
-            outputs.push(place);
+        let outputs = cx.graph.program.outputs.iter().map(|(_, v)| r.output(*v));
+        let outputs = outputs.collect::<Result<_, _>>()?;
+        let resolved = r.linked(kernels, outputs, &[]);
+        Ok((resolved, Places { symbols: r.symbols, of: r.places }))
+    }
+
+    /// Where an output lies.
+    fn output(&mut self, v: Value) -> Result<Location, BackendError> {
+        let place = self.aligned(self.place(v)?.clone());
+        match place.layout.is_whole() || place.constant().is_none() {
+            true => Ok(place),
+            false => self.copied(&place, None, "output"),
         }
-        Ok((r.linked(kernels, outputs), r.symbols))
     }
 
     /// A kernel, prepared now or for an earlier run that was alike to it. Where the inputs are `given`, it is computed, and not noted.
@@ -187,14 +203,21 @@ impl<'a> Resolver<'a> {
         Location { storage, ..place }
     }
 
-    /// Kernels with the memory that they have in the plan.
-    fn linked(&self, kernels: Vec<Arc<PreparedKernel>>, outputs: Vec<Location>) -> Resolved {
-        let (mut temps, mut first) = (vec![], Vec::with_capacity(kernels.len()));
+    /// Kernels with the memory that they have in the plan; those of `before` are counted there.
+    fn linked(
+        &self,
+        all: Vec<Arc<PreparedKernel>>,
+        outputs: Vec<Location>,
+        before: &[Arc<PreparedKernel>],
+    ) -> Resolved {
+        let (mut temps, mut first) = (vec![], Vec::with_capacity(all.len()));
         let mut block = self.plan.arena;
-        for k in &kernels {
+        let mut planned = self.plan.places.iter().peekable();
+        for k in &all {
             first.push(temps.len());
-            let planned = self.plan.written(k.kernel).iter();
-            temps.extend(planned.map(|p| Temp { home: p.home, bytes: p.bytes as usize }));
+            while let Some(p) = planned.next_if(|p| p.kernel <= k.kernel) {
+                temps.push(Temp { home: p.home, bytes: p.bytes as usize });
+            }
             let mut end = self.plan.arena;
             for &bytes in &k.workspace {
                 temps.push(Temp { home: Home::Arena(end), bytes });
@@ -202,15 +225,15 @@ impl<'a> Resolver<'a> {
             }
             block = block.max(end);
         }
-        let all = kernels.iter().zip(&self.cx.graph.groups);
-        let bytes =
-            all.filter(|(_, g)| !g.lasts).fold(0, |n: u64, (k, _)| n.saturating_add(k.bytes()));
-        let (count, fresh) = (kernels.len(), self.fresh);
-        let (steps, _idle) = kernels.into_iter().partition(|k| !k.passes.is_empty());
+        let own = all.iter().zip(&self.cx.graph.groups).enumerate().filter(|(i, (k, g))| {
+            !g.lasts && !before.get(*i).is_some_and(|before| Arc::ptr_eq(before, k))
+        });
+        let bytes = own.fold(0, |n: u64, (_, (k, _))| n.saturating_add(k.bytes()));
+        let (kernels, fresh) = (all.len(), self.fresh);
+        let steps = all.iter().filter(|k| !k.passes.is_empty()).cloned().collect();
         let (roomy, rooms) = (temps.len(), self.plan.rooms.clone());
         temps.extend(rooms.iter().map(|r| Temp { home: Home::Result, bytes: self.bytes_of(r) }));
-        let kernels = count;
-        Resolved { steps, temps, first, roomy, rooms, outputs, block, bytes, kernels, fresh, _idle }
+        Resolved { steps, temps, first, roomy, rooms, outputs, block, bytes, kernels, fresh, all }
     }
 
     fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
@@ -220,10 +243,7 @@ impl<'a> Resolver<'a> {
                     Storage::Const(self.cx.graph.program.consts.get(*c).clone())
                 }
                 (NodeKind::Input(k), Some(given)) => Storage::Const(given[*k as usize].clone()),
-                (NodeKind::Input(k), None) => match self.room(*k as usize) {
-                    Some(room) => Storage::Temp(TempId::of_room(room)),
-                    None => Storage::Input(*k as usize),
-                },
+                (NodeKind::Input(k), None) => self.memory_of_input(*k as usize),
                 (NodeKind::Apply(..), _) => continue,
             };
             let (dtype, shape) = match (&storage, self.symbols.shape(&node.types[0])) {
@@ -232,13 +252,24 @@ impl<'a> Resolver<'a> {
                 (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
             };
             let value = Value { node: NodeId(i as u32), output: 0 };
-            let layout = match &storage {
-                Storage::Temp(t) => self.plan.rooms[t.slot].layout(&shape),
-                _ => Layout::dense(&shape),
-            };
+            let layout = self.layout_of_leaf(&storage, &shape);
             self.places.insert(value, Location { dtype, layout, storage });
         }
         Ok(())
+    }
+
+    fn memory_of_input(&self, input: usize) -> Storage {
+        match self.room(input) {
+            Some(room) => Storage::Temp(TempId::of_room(room)),
+            None => Storage::Input(input),
+        }
+    }
+
+    fn layout_of_leaf(&self, storage: &Storage, shape: &[usize]) -> Layout {
+        match storage {
+            Storage::Temp(t) => self.plan.rooms[t.slot].layout(shape),
+            _ => Layout::dense(shape),
+        }
     }
 
     /// Keeps a tensor that was computed, aligned for its elements.
@@ -248,7 +279,9 @@ impl<'a> Resolver<'a> {
     }
 
     fn place(&self, v: Value) -> Result<&Location, BackendError> {
-        self.places.get(&v).ok_or_else(|| self.fail(v.node, "is read before it is computed"))
+        let other = || self.others?.get(&v);
+        let place = self.places.get(&v).or_else(other);
+        place.ok_or_else(|| self.fail(v.node, "is read before it is computed"))
     }
 
     fn name(&self, node: NodeId) -> String {
