@@ -2,6 +2,7 @@
 
 pub mod confirm;
 pub mod costing;
+mod decode;
 pub(crate) mod guard;
 pub mod measure;
 pub mod objective;
@@ -80,8 +81,12 @@ pub fn optimize(
     options: &Options,
 ) -> Result<Optimized, Error> {
     let is_run_here = options.operators.is_none() && library.is_kind_of(&options.target, CPU);
-    let wide = if is_run_here { widen::widened(&source, library) } else { None };
-    let source = wide.unwrap_or(source);
+    let other = match &options.operators {
+        Some(operators) => decode::decoded(&source, library, operators)?,
+        None if is_run_here => widen::widened(&source, library),
+        None => None,
+    };
+    let source = other.unwrap_or(source);
     let once = |options: &Options| {
         let mut optimized = optimize_once(source.clone(), library, options)?;
         optimized = match options.costing.measure {

@@ -5,7 +5,7 @@ mod files;
 
 use files::{GROUPS, LAYERS, SIZE, WORDS, decoder, decoder_folder};
 use mlc_rewrite::ndarray::{ArrayD, IxDyn};
-use mlc_rewrite::{AnyArray, Error, Model, Outputs, Reader, Session};
+use mlc_rewrite::{AnyArray, Error, Model, Optimizer, Outputs, Reader, Session};
 use std::path::Path;
 
 fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -68,6 +68,21 @@ fn blocks_floats_and_safetensors_are_one_model() {
         assert_close(&logits(&run(&model.session().unwrap(), &IDS, None)), &wanted);
         let names: Vec<String> = model.inputs().iter().map(|i| i.name().to_string()).collect();
         assert_eq!(names[..4], ["input_ids", "attention_mask", "position_ids", "past.0.key"]);
+    }
+}
+
+#[test]
+fn a_file_for_another_runtime_holds_numbers() {
+    let model = read(&decoder(true)).unwrap();
+    let wanted = run(&model.session().unwrap(), &IDS, None);
+    for target in ["standard", "onnxruntime"] {
+        let result = Optimizer::new().target(target).optimize(&model).expect(target);
+        let file = Model::from_bytes(result.to_bytes().expect("written")).expect("it loads");
+        let session = file.session().unwrap();
+        let (first, more) = (run(&session, &IDS, None), run(&session, &IDS[..1], Some(&wanted)));
+        assert_close(&logits(&first), &logits(&wanted));
+        let reference = run(&model.session().unwrap(), &IDS[..1], Some(&wanted));
+        assert_close(&logits(&more), &logits(&reference));
     }
 }
 
