@@ -92,6 +92,9 @@ pub struct Places {
     of: HashMap<Value, Location>,
 }
 
+/// Bytes that a kernel or a buffer takes in the lists of a resolved program, about.
+const LISTED: usize = 64;
+
 /// Resolves kernels one by one.
 pub struct Resolver<'a> {
     cx: Surroundings<'a>,
@@ -228,7 +231,8 @@ impl<'a> Resolver<'a> {
         let own = all.iter().zip(&self.cx.graph.groups).enumerate().filter(|(i, (k, g))| {
             !g.lasts && !before.get(*i).is_some_and(|before| Arc::ptr_eq(before, k))
         });
-        let bytes = own.fold(0, |n: u64, (_, (k, _))| n.saturating_add(k.bytes()));
+        let lists = (LISTED * (temps.len() + all.len())) as u64;
+        let bytes = own.fold(lists, |n: u64, (_, (k, _))| n.saturating_add(k.bytes()));
         let (kernels, fresh) = (all.len(), self.fresh);
         let steps = all.iter().filter(|k| !k.passes.is_empty()).cloned().collect();
         let (roomy, rooms) = (temps.len(), self.plan.rooms.clone());

@@ -5,6 +5,7 @@ use crate::launch::{Epilogue, Launch};
 use crate::layout::Layout;
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::plan::PlannedBuffer;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What holds the elements of a value.
@@ -142,9 +143,9 @@ fn of_buffer(b: &PlannedBuffer) -> (Value, u64) {
 }
 
 impl Occasion<'_> {
+    /// Whether it is what a kernel of the same symbols was prepared for.
     fn is(&self, key: &Key) -> bool {
-        self.symbols == key.symbols
-            && self.planned.iter().map(of_buffer).eq(key.planned.iter().copied())
+        self.planned.iter().map(of_buffer).eq(key.planned.iter().copied())
             && self.reads.iter().copied().eq(key.reads.iter())
     }
 
@@ -160,7 +161,16 @@ impl Occasion<'_> {
 
 /// The prepared kernels of a program that are still in use, by what they were prepared for; also those that are the same in all runs.
 #[derive(Default)]
-pub struct KnownKernels(Mutex<Vec<Vec<Known>>>);
+pub struct KnownKernels(Mutex<Vec<OfKernel>>);
+
+/// What one kernel was prepared for, by the values of its symbols.
+#[derive(Default)]
+struct OfKernel {
+    known: HashMap<Vec<Option<i64>>, Vec<Known>>,
+    /// How many there are, and with how many those are dropped that nothing uses.
+    count: usize,
+    most: usize,
+}
 
 struct Known {
     key: Key,
@@ -169,11 +179,14 @@ struct Known {
     _kept: Option<Arc<PreparedKernel>>,
 }
 
+/// Fewer are not worth a look whether something uses them.
+const FEW: usize = 8;
+
 impl KnownKernels {
     /// The kernel as it was prepared for the like.
     pub fn find(&self, kernel: usize, occasion: &Occasion<'_>) -> Option<Arc<PreparedKernel>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = all.get(kernel)?.iter().rev();
+        let own = all.get(kernel)?.known.get(occasion.symbols)?.iter().rev();
         own.filter(|known| occasion.is(&known.key)).find_map(|known| known.prepared.upgrade())
     }
 
@@ -181,14 +194,28 @@ impl KnownKernels {
     pub fn add(&self, prepared: &Arc<PreparedKernel>, key: Key, lasts: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= prepared.kernel {
-            all.resize_with(prepared.kernel + 1, Vec::new);
+            all.resize_with(prepared.kernel + 1, OfKernel::default);
         }
         let own = &mut all[prepared.kernel];
-        own.retain(|known| known.prepared.strong_count() > 0);
-        own.push(Known {
+        if own.count >= own.most.max(FEW) {
+            own.drop_unused();
+        }
+        own.count += 1;
+        own.known.entry(key.symbols.clone()).or_default().push(Known {
             key,
             prepared: Arc::downgrade(prepared),
             _kept: lasts.then(|| prepared.clone()),
         });
+    }
+}
+
+impl OfKernel {
+    fn drop_unused(&mut self) {
+        self.known.retain(|_, known| {
+            known.retain(|known| known.prepared.strong_count() > 0);
+            !known.is_empty()
+        });
+        self.count = self.known.values().map(Vec::len).sum();
+        self.most = 2 * self.count;
     }
 }
