@@ -71,6 +71,23 @@ fn detect() -> VectorLevel {
     if cfg!(target_arch = "aarch64") { VectorLevel::Neon } else { VectorLevel::Base }
 }
 
+/// Fetches what lies `ahead` elements after the first one into the caches, if the machine is told how.
+#[inline(always)]
+pub fn prefetch<T>(from: &[T], ahead: usize) {
+    let at = from.as_ptr().wrapping_add(ahead);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every machine of this architecture has the instruction, which accesses nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: every machine of this architecture has the instruction, which accesses nothing.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at.addr(), options(nomem, nostack, preserves_flags));
+    }
+    let _ = at;
+}
+
 /// Defines a function compiled for every [`VectorLevel`] and dispatched at run time.
 macro_rules! simd {
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {

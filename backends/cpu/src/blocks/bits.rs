@@ -109,7 +109,7 @@ impl Bits {
         let form = Form {
             wide: self.bits == 8,
             group: places.group,
-            half: self.all(scale, |s| half::f16::from_f32(s).to_f32() == s),
+            half: self.all(scale, |s| s.is_finite() && half::f16::from_f32(s).to_f32() == s),
             offset: self.offset(zero, middle),
         };
         let order = (!places.plain).then(|| places.order.clone());

@@ -51,7 +51,7 @@ impl Format {
     ) -> BlockPanels {
         let groups = self.numbers / self.form.group;
         let numbers = blocks * self.numbers;
-        BlockPanels::new(self.form, (rows, numbers, numbers), None, |row, to| {
+        let fill = |row: usize, to: Row<'_>| {
             let row = match blocks {
                 0 => &[],
                 _ => &bytes[start(row)..][..blocks * self.bytes],
@@ -63,7 +63,13 @@ impl Format {
             for ((block, numbers), (scales, offsets)) in blocks.zip(numbers).zip(groups) {
                 (self.unpack)(block, Row { numbers, scales, offsets });
             }
-        })
+        };
+        let pack = |form| BlockPanels::new(form, (rows, numbers, numbers), None, fill);
+        let packed = pack(self.form);
+        match packed.finite || !self.form.half {
+            true => packed,
+            false => pack(self.form.single()),
+        }
     }
 }
 

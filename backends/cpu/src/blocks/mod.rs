@@ -160,7 +160,7 @@ impl BlockProduct {
     ) {
         let GemmSizes { m, n, k } = self.sizes;
         let (depth, groups, count) = (w.depth, w.groups(), w.count());
-        let tasks = cx.threads.tasks(m * n * k, GRAIN).min(count.div_ceil(2));
+        let tasks = cx.threads.tasks(m * n * k, GRAIN).min(count);
         let shared = SharedSlice::new(out);
         with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
             for r in 0..m {
@@ -231,29 +231,22 @@ fn few_rows(
     out: &SharedSlice<'_, f32>,
 ) {
     let (depth, groups, n) = (w.depth, w.groups(), w.rows);
-    let at_once = if m == 1 { 2 } else { 1 };
     let mut results = [0f32; TOGETHER * LANES];
-    let mut first = panels.start;
-    while first < panels.end {
-        let count = at_once.min(panels.end - first);
-        let words = [w.panel(first), w.panel(first + count - 1)];
+    for panel in panels {
         for r in (0..m).step_by(TOGETHER) {
             let rows = TOGETHER.min(m - r);
             let factors = Factors {
                 lines: &lines[r * depth..][..rows * depth],
                 sums: &sums[r * groups..][..rows * groups],
             };
-            strip(&Strip { form: w.form, panels: &words[..count], factors, rows }, &mut results);
-            for (i, result) in results.as_chunks::<LANES>().0.iter().take(rows * count).enumerate()
-            {
-                let column = (first + i / rows) * LANES;
-                let wide = LANES.min(n - column);
+            strip(&Strip { form: w.form, panel: w.panel(panel), factors, rows }, &mut results);
+            let wide = LANES.min(n - panel * LANES);
+            for (i, result) in results.as_chunks::<LANES>().0.iter().take(rows).enumerate() {
                 // SAFETY: every task has its own panels.
-                let to = unsafe { out.part((r + i % rows) * n + column, wide) };
+                let to = unsafe { out.part((r + i) * n + panel * LANES, wide) };
                 to.copy_from_slice(&result[..wide]);
             }
         }
-        first += count;
     }
 }
 

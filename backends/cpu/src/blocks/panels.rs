@@ -33,7 +33,7 @@ pub struct Form {
     pub wide: bool,
     /// Numbers of a group: a multiple of eight.
     pub group: usize,
-    /// Scales of 16 bits instead of 32.
+    /// Scales of 16 bits instead of 32. Numbers of 16 bits are finite.
     pub half: bool,
     pub offset: Offset,
 }
@@ -42,6 +42,12 @@ impl Form {
     /// Bits of a number.
     pub const fn bits(self) -> usize {
         if self.wide { 8 } else { 4 }
+    }
+
+    /// The same with numbers of 32 bits, which need not be finite.
+    pub fn single(self) -> Form {
+        let offset = if self.offset == Offset::Half { Offset::Single } else { self.offset };
+        Form { half: false, offset, ..self }
     }
 
     /// Words of the scales of a group.
@@ -87,6 +93,8 @@ pub struct BlockPanels {
     pub depth: usize,
     /// Which number of a row stands at each place, if not the same; none that fills up a group.
     pub order: Option<Vec<Option<u32>>>,
+    /// All scales and offsets are finite.
+    pub finite: bool,
     words: Buffer,
 }
 
@@ -104,19 +112,21 @@ impl BlockPanels {
         let all: &mut [u32] = bytemuck::cast_slice_mut(words.bytes_mut());
         let mut stored = vec![0u8; depth];
         let (mut scales, mut offsets) = (vec![0f32; groups], vec![0f32; groups]);
+        let mut finite = true;
         for row in 0..rows {
             stored.fill(0);
             scales.fill(0.0);
             offsets.fill(0.0);
             let to = Row { numbers: &mut stored, scales: &mut scales, offsets: &mut offsets };
             fill(row, to);
+            finite &= scales.iter().chain(&offsets).all(|v| v.is_finite());
             let panel = &mut all[row / LANES * size..][..size];
             let groups = panel.chunks_exact_mut(form.words()).zip(stored.chunks_exact(form.group));
             for ((group, numbers), (&s, &o)) in groups.zip(scales.iter().zip(&offsets)) {
                 put(form, group, row % LANES, (numbers, s, o));
             }
         }
-        BlockPanels { form, rows, numbers, depth, order, words }
+        BlockPanels { form, rows, numbers, depth, order, finite, words }
     }
 
     /// Panels of sixteen rows.
@@ -216,22 +226,20 @@ fn put(form: Form, group: &mut [u32], lane: usize, (numbers, scale, offset): (&[
     }
 }
 
-/// The real number that 16 bits are.
+/// The real number that the upper half of a word is, which is finite.
 #[inline(always)]
-fn real(half: u32) -> f32 {
+fn real(word: u32) -> f32 {
+    // What the exponent is less than that of 32 bits.
     const SCALE: f32 = f32::from_bits((127 + 112) << 23);
-    let magnitude = (half & 0x7FFF) << 13;
-    let number = f32::from_bits(magnitude) * SCALE;
-    let special = if magnitude >= 0x7C00 << 13 { 0x7F80_0000 } else { 0 };
-    f32::from_bits(number.to_bits() | special | (half & 0x8000) << 16)
+    f32::from_bits((word as i32 >> 3) as u32 & 0x8FFF_E000) * SCALE
 }
 
 #[inline(always)]
 fn halves(words: &[u32]) -> [f32; LANES] {
     let mut out = [0.0; LANES];
     for i in 0..LANES / 2 {
-        out[i] = real(words[i] & 0xFFFF);
-        out[i + LANES / 2] = real(words[i] >> 16);
+        out[i] = real(words[i] << 16);
+        out[i + LANES / 2] = real(words[i]);
     }
     out
 }

@@ -1,14 +1,16 @@
 //! Products of few rows with packed numbers of few bits, whose words are read once, from memory.
 //!
 //! A number is left where it stands in its word: turned into a real number there it is so many times as large, and the factors are so many times
-//! smaller. Every group is summed by itself and then scaled; how many rows are computed together changes no bit. What is infinite or no number
-//! on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
+//! smaller. Every group is summed by itself, numbers at even and at odd places apart, and then scaled; how many rows are computed together changes
+//! no bit. Panels are read one after the other, and fetched ahead: one stream is what memory is fastest at. What is infinite or no number on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
 
 use super::panels::{BlockPanels, Form, LANES, Offset, offsets, scales};
-use crate::simd::simd;
+use crate::simd::{prefetch, simd};
 
-/// Most rows that are computed together.
-pub const TOGETHER: usize = 4;
+/// Most rows that are computed together: more of them have more sums than there are registers.
+pub const TOGETHER: usize = 2;
+/// Words that are fetched ahead.
+pub const AHEAD: usize = 1024;
 
 /// Rows of factors in the order of the places of a packed matrix.
 pub struct Factors<'a> {
@@ -44,30 +46,23 @@ fn smaller(form: Form) -> [f32; 8] {
     })
 }
 
-/// Some panels and some rows.
+/// A panel and some rows.
 pub struct Strip<'a> {
     pub form: Form,
-    /// One panel, or two if there is one row.
-    pub panels: &'a [&'a [u32]],
+    pub panel: &'a [u32],
     pub factors: Factors<'a>,
     /// Up to [`TOGETHER`].
     pub rows: usize,
 }
 
 simd! {
-    /// The products of some rows with some panels: [`LANES`] elements for each panel and row.
+    /// The products of some rows with a panel: [`LANES`] elements for each row.
     pub fn strip(s: &Strip<'_>, out: &mut [f32]) {
-        match (s.form.wide, s.rows, s.panels.len()) {
-            (false, 1, 1) => sums_of::<4, 1, 1>(s, out),
-            (false, 1, _) => sums_of::<4, 1, 2>(s, out),
-            (false, 2, _) => sums_of::<4, 2, 1>(s, out),
-            (false, 3, _) => sums_of::<4, 3, 1>(s, out),
-            (false, ..) => sums_of::<4, 4, 1>(s, out),
-            (true, 1, 1) => sums_of::<8, 1, 1>(s, out),
-            (true, 1, _) => sums_of::<8, 1, 2>(s, out),
-            (true, 2, _) => sums_of::<8, 2, 1>(s, out),
-            (true, 3, _) => sums_of::<8, 3, 1>(s, out),
-            (true, ..) => sums_of::<8, 4, 1>(s, out),
+        match (s.form.wide, s.rows) {
+            (false, 1) => sums_of::<4, 1>(s, out),
+            (false, _) => sums_of::<4, TOGETHER>(s, out),
+            (true, 1) => sums_of::<8, 1>(s, out),
+            (true, _) => sums_of::<8, TOGETHER>(s, out),
         }
     }
 }
@@ -86,54 +81,54 @@ fn numbers<const BITS: usize>(w: &[u32; LANES], j: usize) -> [f32; LANES] {
 // Loops count: iterators over arrays of arrays are not unrolled, and what stays in memory is not computed in vectors.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "as said above")]
-fn sums_of<const BITS: usize, const M: usize, const P: usize>(s: &Strip<'_>, out: &mut [f32]) {
+fn sums_of<const BITS: usize, const M: usize>(s: &Strip<'_>, out: &mut [f32]) {
     let (form, per) = (s.form, 32 / BITS);
     let (size, head, words) = (form.words(), form.head(), form.group / per);
     let depth = s.factors.lines.len() / M;
     let groups = depth / form.group;
-    let panels: [&[u32]; P] = std::array::from_fn(|p| &s.panels[p][..groups * size]);
+    let panel = &s.panel[..groups * size];
     let lines: [&[f32]; M] = std::array::from_fn(|r| &s.factors.lines[r * depth..][..depth]);
     let totals: [&[f32]; M] = std::array::from_fn(|r| &s.factors.sums[r * groups..][..groups]);
-    let mut sums = [[[0f32; LANES]; M]; P];
+    let mut sums = [[0f32; LANES]; M];
     for g in 0..groups {
-        let at: [&[u32]; P] = std::array::from_fn(|p| &panels[p][g * size..][..size]);
+        let at = &panel[g * size..][..size];
         let x: [&[f32]; M] = std::array::from_fn(|r| &lines[r][g * form.group..][..form.group]);
-        let mut acc = [[[0f32; LANES]; M]; P];
+        let (mut even, mut odd) = ([[0f32; LANES]; M], [[0f32; LANES]; M]);
+        prefetch(at, AHEAD);
         for t in 0..words {
-            let w: [&[u32; LANES]; P] = std::array::from_fn(|p| {
-                at[p][head + t * LANES..].first_chunk().expect("sixteen words")
-            });
+            let w = &at[head + t * LANES..];
+            prefetch(w, AHEAD);
+            let w: &[u32; LANES] = w.first_chunk().expect("sixteen words");
             let x: [&[f32]; M] = std::array::from_fn(|r| &x[r][t * per..][..per]);
-            for j in 0..per {
-                for p in 0..P {
-                    let n = numbers::<BITS>(w[p], j);
-                    for r in 0..M {
-                        let (b, a) = (x[r][j], &mut acc[p][r]);
-                        for i in 0..LANES {
-                            a[i] = n[i].mul_add(b, a[i]);
-                        }
+            for j in (0..per).step_by(2) {
+                let (n, m) = (numbers::<BITS>(w, j), numbers::<BITS>(w, j + 1));
+                for r in 0..M {
+                    let (b, c) = (x[r][j], x[r][j + 1]);
+                    for i in 0..LANES {
+                        even[r][i] = n[i].mul_add(b, even[r][i]);
+                    }
+                    for i in 0..LANES {
+                        odd[r][i] = m[i].mul_add(c, odd[r][i]);
                     }
                 }
             }
         }
-        for p in 0..P {
-            let (by, o) = (scales(form, at[p]), offsets(form, at[p]));
-            for r in 0..M {
-                let total = totals[r][g];
-                add(form.offset, &mut sums[p][r], &acc[p][r], (&by, &o), total);
+        let (by, o) = (scales(form, at), offsets(form, at));
+        for r in 0..M {
+            for i in 0..LANES {
+                even[r][i] += odd[r][i];
             }
+            add(form.offset, &mut sums[r], &even[r], (&by, &o), totals[r][g]);
         }
     }
-    for p in 0..P {
-        for r in 0..M {
-            out[(p * M + r) * LANES..][..LANES].copy_from_slice(&sums[p][r]);
-        }
+    for r in 0..M {
+        out[r * LANES..][..LANES].copy_from_slice(&sums[r]);
     }
 }
 
 /// Adds the sums of a group, scaled, and what its offsets are of the sum of all factors.
 #[inline(always)]
-fn add(
+pub fn add(
     offset: Offset,
     sums: &mut [f32; LANES],
     group: &[f32; LANES],

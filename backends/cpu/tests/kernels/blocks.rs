@@ -222,6 +222,33 @@ fn products_with_blocks() {
     }
 }
 
+/// What a product with constant blocks is of some rows.
+fn product_of_rows(op: &str, rows: &Tensor, bytes: &Tensor) -> Tensor {
+    let library = library();
+    let mut c = Case::new(&library);
+    let (x, w) = (c.given(rows.clone()), c.builder.constant(bytes.clone()));
+    let y = c.apply(op, &[], &[x, w]);
+    let (program, inputs) = c.finish(&[y]);
+    run(&program, &inputs, 1).expect("runs").remove(0)
+}
+
+#[test]
+fn a_row_has_the_same_bits_alone() {
+    for format in &FORMATS {
+        let (library, op) = (library(), format!("{}_product", format.name));
+        let mut c = Case::new(&library);
+        let (k, n) = (3 * format.numbers, 21);
+        let bytes = format.draw(&mut c, n, 3, false);
+        let rows = c.tensor(DType::F32, &[7, k]);
+        let all = product_of_rows(&op, &rows, &bytes);
+        for (r, row) in rows.bytes().chunks(4 * k).enumerate() {
+            let row = Tensor::new(DType::F32, vec![1, k], row.to_vec().into()).expect("a row");
+            let alone = product_of_rows(&op, &row, &bytes);
+            assert_eq!(alone.bytes()[..], all.bytes()[4 * r * n..][..4 * n], "{op}: row {r}");
+        }
+    }
+}
+
 #[test]
 fn products_of_several_axes_that_lie_elsewhere() {
     for m in [2, 7] {
