@@ -80,8 +80,17 @@ fn products_with_a_matrix_that_is_quantised_on_the_way() {
     contrib("DynamicQuantizeMatMul", &args, &[], &[y]);
 }
 
+/// Row `i / row` of numbers, each made a whole multiple of the largest magnitude of its `block` over 127.
+fn rounded(a: &[f64], row: usize, block: usize) -> Vec<f64> {
+    let part = |x: &[f64]| -> Vec<f64> {
+        let scale = x.iter().fold(0.0f64, |m, v| m.max(v.abs())) / 127.0;
+        x.iter().map(|v| (v / scale).round_ties_even() * scale).collect()
+    };
+    a.chunks(row).flat_map(|row| row.chunks(block).flat_map(part)).collect()
+}
+
 /// What a product with a matrix of `bits` each is given, and its result by the documentation's formula.
-fn few_bits(bits: usize, zeros: Option<bool>, grouped: bool) -> (Vec<Arg>, Tensor) {
+fn few_bits(bits: usize, zeros: Option<bool>, grouped: bool, level: i64) -> (Vec<Arg>, Tensor) {
     let (k, n, block) = (20, 3, 16);
     let (blocks, per) = (usize::div_ceil(k, block), 8 / bits);
     let number = |i: usize| (i * 7 + i / 5) % (1 << bits);
@@ -105,8 +114,9 @@ fn few_bits(bits: usize, zeros: Option<bool>, grouped: bool) -> (Vec<Arg>, Tenso
         let q = number(r * blocks * block + i) as f64;
         (q - zero(r, group(i))) * numbers(&scales)[r * blocks + group(i)]
     };
+    let left = if level == 4 { rounded(&numbers(&a), k, block) } else { numbers(&a) };
     let value = |y: usize, r: usize| {
-        let sum: f64 = (0..k).map(|i| numbers(&a)[y * k + i] * weight(r, i)).sum();
+        let sum: f64 = (0..k).map(|i| left[y * k + i] * weight(r, i)).sum();
         sum + numbers(&bias)[r]
     };
     let y: Vec<f64> = (0..2 * n).map(|i| value(i / n, i % n)).collect();
@@ -131,11 +141,12 @@ fn few_bits(bits: usize, zeros: Option<bool>, grouped: bool) -> (Vec<Arg>, Tenso
 fn products_with_numbers_of_few_bits() {
     for bits in [2, 4, 8] {
         for zeros in [None, Some(true), Some(false)] {
-            for grouped in [false, true] {
-                let (args, y) = few_bits(bits, zeros, grouped);
+            for (grouped, level) in [(false, 0), (true, 0), (false, 4)] {
+                let (args, y) = few_bits(bits, zeros, grouped, level);
                 let attrs = [
                     ("K", int(20)),
                     ("N", int(3)),
+                    ("accuracy_level", int(level)),
                     ("bits", int(bits as i64)),
                     ("block_size", int(16)),
                 ];

@@ -93,6 +93,21 @@ pub fn implementation(key: &str) -> Option<Implementation> {
                 ("n_bits_product_by_groups", blocks::bits_product_by_groups),
             ],
         ),
+        "gemm_blocks_rounded" => native(
+            &[DType::F32],
+            Epilogue,
+            &[
+                ("q4_0_rounded_product", |s| blocks::rounded_product(s, &formats::Q4_0)),
+                ("q4_1_rounded_product", |s| blocks::rounded_product(s, &formats::Q4_1)),
+                ("q5_0_rounded_product", |s| blocks::rounded_product(s, &formats::Q5_0)),
+                ("q5_1_rounded_product", |s| blocks::rounded_product(s, &formats::Q5_1)),
+                ("q8_0_rounded_product", |s| blocks::rounded_product(s, &formats::Q8_0)),
+                ("q4_k_rounded_product", |s| blocks::rounded_product(s, &formats::Q4_K)),
+                ("q5_k_rounded_product", |s| blocks::rounded_product(s, &formats::Q5_K)),
+                ("q6_k_rounded_product", |s| blocks::rounded_product(s, &formats::Q6_K)),
+                ("n_bits_rounded_product", blocks::rounded_bits_product),
+            ],
+        ),
         "blocks" => native(
             &[DType::F32],
             Nothing,

@@ -1,5 +1,6 @@
 //! Matrices of numbers of 2, 4 or 8 bits in blocks, with a scale and a zero point each, in operands of their own.
 
+use super::bytes::LONGEST;
 use super::panels::{BlockPanels, Form, Offset, Row};
 use super::{BlockProduct, Packer};
 use crate::launch::{Launch, LaunchOperand, LaunchSite};
@@ -14,7 +15,18 @@ pub fn product(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let [x, w, s, z] = site.args else { return None };
     let bits = Bits::new(site, [x, w, s, z])?;
     let size = (bits.rows, bits.bits);
-    BlockProduct::make(site, size, bits.packer(None))
+    BlockProduct::make(site, size, bits.packer(None), None)
+}
+
+/// Prepares the same with rows that are rounded block by block.
+pub fn rounded_product(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [x, w, s, z] = site.args else { return None };
+    let bits = Bits::new(site, [x, w, s, z])?;
+    let (size, block) = ((bits.rows, bits.bits), bits.block());
+    if !(1..=LONGEST).contains(&block) {
+        return None;
+    }
+    BlockProduct::make(site, size, bits.packer(None), Some(block))
 }
 
 /// Prepares the same where a constant says the block of every number.
@@ -31,7 +43,7 @@ pub fn product_by_groups(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     };
     let groups: Vec<usize> = (0..at.shape[0]).map(group).collect::<Option<_>>()?;
     let size = (bits.rows, bits.bits);
-    BlockProduct::make(site, size, bits.packer(Some(groups)))
+    BlockProduct::make(site, size, bits.packer(Some(groups)), None)
 }
 
 /// The operands of a matrix.

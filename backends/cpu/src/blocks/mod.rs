@@ -3,12 +3,17 @@
 //! A few rows take its words straight to sums; more rows multiply with tiles of real numbers that stay in the cache.
 
 mod bits;
+mod bytes;
 mod decode;
 pub mod formats;
 mod panels;
+mod rounded;
 mod rows;
 
-pub use bits::{product as bits_product, product_by_groups as bits_product_by_groups};
+pub use bits::{
+    product as bits_product, product_by_groups as bits_product_by_groups,
+    rounded_product as rounded_bits_product,
+};
 pub use decode::{make as numbers, rows as chosen_rows};
 pub use panels::BlockPanels;
 
@@ -43,16 +48,34 @@ struct BlockProduct {
     /// The right operand, if it is constant.
     packed: Option<Arc<Pack<BlockPanels>>>,
     pack: Packer,
+    /// Numbers of a group of the left operand, if it is rounded group by group.
+    rounded: Option<usize>,
 }
+
+/// Numbers of a group of rows that are rounded, where the matrix is in blocks of a format.
+const ROUNDED: usize = 32;
 
 /// Prepares the product with a matrix in blocks of a format.
 pub fn product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
+    product_with(site, format, None)
+}
+
+/// Prepares the same with rounded rows.
+pub fn rounded_product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
+    product_with(site, format, Some(ROUNDED))
+}
+
+fn product_with(
+    site: &LaunchSite<'_>,
+    format: &'static Format,
+    rounded: Option<usize>,
+) -> Option<Box<dyn Launch>> {
     let [x, w] = site.args else { return None };
     if x.dtype != DType::F32 || w.dtype != DType::U8 {
         return None;
     }
     let pack = packer(&w.layout, format)?;
-    BlockProduct::make(site, (w.layout.shape[0], 0), pack)
+    BlockProduct::make(site, (w.layout.shape[0], 0), pack, rounded)
 }
 
 /// What packs a matrix that lies so; `None` unless the blocks of each row lie one after the other.
@@ -82,6 +105,7 @@ impl BlockProduct {
         site: &LaunchSite<'_>,
         (n, bits): (usize, usize),
         pack: Packer,
+        rounded: Option<usize>,
     ) -> Option<Box<dyn Launch>> {
         let x = &site.args.first()?.layout;
         let rank = x.rank().checked_sub(1)?;
@@ -95,7 +119,7 @@ impl BlockProduct {
             let bytes: Vec<&[u8]> = constants.iter().map(|c| &c.0.bytes()[..]).collect();
             site.packs.blocks(&constants, [sizes.k, bits], &|| pack(&bytes))
         });
-        Some(Box::new(BlockProduct { sizes, starts, step: x.strides[rank], packed, pack }))
+        Some(Box::new(BlockProduct { sizes, starts, step: x.strides[rank], packed, pack, rounded }))
     }
 }
 
@@ -122,9 +146,11 @@ impl Launch for BlockProduct {
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (m, n), &block);
-        match m <= FEW_ROWS {
-            true => self.few_rows(cx, inputs[0].typed(), w, out, &finish),
-            false => self.many_rows(cx, inputs[0].typed(), w, out, finish),
+        let x = inputs[0].typed();
+        match self.rounded {
+            Some(size) => self.rounded_rows(cx, x, w, size, out, &finish),
+            None if m <= FEW_ROWS => self.few_rows(cx, x, w, out, &finish),
+            None => self.many_rows(cx, x, w, out, finish),
         }
         Ok(())
     }

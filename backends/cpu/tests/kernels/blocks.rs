@@ -222,6 +222,91 @@ fn products_with_blocks() {
     }
 }
 
+/// Numbers of which none is near the middle between two multiples of a group's scale: halves of 127 parts of the largest are no multiples of 2^-8.
+fn far_from_ties(c: &mut Case<'_>, shape: &[usize]) -> Value {
+    let drawn = c.tensor(DType::F32, shape).to_f64();
+    let drawn: Vec<f64> = drawn.iter().map(|v| (v * 256.0).round() / 256.0).collect();
+    c.given(Tensor::from_f64(DType::F32, shape.to_vec(), &drawn))
+}
+
+#[test]
+fn products_of_rounded_rows_with_blocks() {
+    for (f, format) in FORMATS.iter().enumerate() {
+        for (i, (m, n, blocks)) in SIZES.into_iter().enumerate() {
+            let k = blocks * format.numbers;
+            let library = library();
+            let bytes = format.draw(&mut Case::new(&library), n, blocks, false);
+            let room = room(k, &format.decoded(bytes.bytes()));
+            check(&format!("{} {m} x {k} x {n}", format.name), room, |c| {
+                let x = far_from_ties(c, &[m, k]);
+                let w = match (i + f) % 3 {
+                    0 => c.given(bytes),
+                    _ => c.builder.constant(bytes),
+                };
+                let y = c.apply(&format!("{}_rounded_product", format.name), &[], &[x, w]);
+                let bias = c.constant(DType::F32, &[n]);
+                let bias = c.broadcast(bias, &[1], &[m, n]);
+                let last = c.apply("add", &[], &[y, bias]);
+                if i % 2 == 0 { vec![y] } else { vec![last] }
+            });
+        }
+    }
+}
+
+#[test]
+fn products_of_rounded_rows_with_numbers_of_few_bits() {
+    let sizes = [
+        (1, 33, 2, 32, 64),
+        (1, 16, 3, 16, 41),
+        (2, 7, 1, 64, 50),
+        (3, 9, 7, 4, 26),
+        (9, 40, 3, 256, 700),
+        (40, 24, 2, 128, 200),
+        (0, 5, 1, 16, 16),
+        (2, 5, 0, 16, 0),
+    ];
+    for bits in [2u32, 4, 8] {
+        for (i, (m, n, b, block, k)) in sizes.into_iter().enumerate() {
+            let kind = i + bits as usize;
+            let room = Tolerance(4e-7 * k as f64 * f64::from((1u32 << bits) + 2), 0.0);
+            check(&format!("{bits} bits {m} x {k} x {n}"), room, |c| {
+                let drawn = c.tensor(DType::F32, &[n * b * block * bits as usize / 8]).to_f64();
+                let bytes: Vec<u8> = drawn.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
+                let shape = vec![n, b, block * bits as usize / 8];
+                let w = Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes");
+                let w = if kind % 4 == 3 { c.given(w) } else { c.builder.constant(w) };
+                let x = far_from_ties(c, &[m, k]);
+                let s = c.constant(DType::F32, &[n, b]);
+                let z = zeros(c, kind % 4, bits, &[n, b]);
+                let attrs = [("bits", Attr::int(i64::from(bits)))];
+                vec![c.apply("n_bits_rounded_product", &attrs, &[x, w, s, z])]
+            });
+        }
+    }
+}
+
+#[test]
+fn rounded_rows_that_are_not_finite_or_zero() {
+    for m in [1, 5] {
+        check_special(&format!("{m} rows"), |c| {
+            let (n, k) = (37, 96);
+            let bytes = FORMATS[1].draw(c, n, 3, m == 5);
+            let mut values = c.tensor(DType::F32, &[m, k]).to_f64();
+            values.iter_mut().for_each(|v| *v = (*v * 256.0).round() / 256.0);
+            values[..32].fill(0.0);
+            for (r, special) in [f64::INFINITY, f64::NAN, f64::NEG_INFINITY].into_iter().enumerate()
+            {
+                if let Some(v) = values.get_mut((r + 1) * k + 40) {
+                    *v = special;
+                }
+            }
+            let x = c.given(Tensor::from_f64(DType::F32, vec![m, k], &values));
+            let w = c.builder.constant(bytes);
+            c.apply("q4_1_rounded_product", &[], &[x, w])
+        });
+    }
+}
+
 /// What a product with constant blocks is of some rows.
 fn product_of_rows(op: &str, rows: &Tensor, bytes: &Tensor) -> Tensor {
     let library = library();
@@ -234,8 +319,8 @@ fn product_of_rows(op: &str, rows: &Tensor, bytes: &Tensor) -> Tensor {
 
 #[test]
 fn a_row_has_the_same_bits_alone() {
-    for format in &FORMATS {
-        let (library, op) = (library(), format!("{}_product", format.name));
+    for (format, kind) in FORMATS.iter().flat_map(|f| ["", "_rounded"].map(|kind| (f, kind))) {
+        let (library, op) = (library(), format!("{}{kind}_product", format.name));
         let mut c = Case::new(&library);
         let (k, n) = (3 * format.numbers, 21);
         let bytes = format.draw(&mut c, n, 3, false);
