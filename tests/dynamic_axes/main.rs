@@ -1,5 +1,6 @@
 //! Models with dynamic axes against the same models with numbers as extents: what is made of them, and what they yield.
 
+mod grouped_heads;
 mod networks;
 mod sessions;
 mod sizes;
