@@ -94,7 +94,7 @@ impl Decoder<'_> {
         }
         let stored = self.program.as_const(of).ok_or_else(|| Error::unexpected("no constant"))?;
         let numbers = computed(self.library, decoder, stored)?;
-        let value = self.builder.constant(numbers.computed_from([stored].into_iter()));
+        let value = self.builder.constant(numbers.computed_from([stored]));
         self.known.insert((decoder, of), value);
         Ok(value)
     }
@@ -108,6 +108,6 @@ fn computed(library: &Arc<Library>, decoder: CallId, stored: &Tensor) -> Result<
     let outputs = made.into_iter().map(|v| ("v".to_string(), v)).collect();
     let target = pipeline::target(library, CPU)?;
     let plan = select_kernels(b.finish(outputs), library, &target);
-    let made = Cpu::new(1).compile(&plan, library.clone())?.run(&[stored.clone()])?;
+    let made = Cpu::new(1).compile(&plan, library.clone())?.run(std::slice::from_ref(stored))?;
     made.into_iter().next().ok_or_else(|| Error::unexpected("nothing is decoded"))
 }
