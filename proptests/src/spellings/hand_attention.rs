@@ -19,7 +19,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "hand_attention_grouped",
-        expect: &["attention(attention)"],
+        expect: &["attention(attention), view()"],
         setups: ONE,
         opsets: SETS,
         build: grouped,
