@@ -153,6 +153,26 @@ fn each<'a>(
 
 /// True if an application of constants is computed once, before the first run: neither its result nor the way to it is
 /// large. A result that is no larger than twice its arguments is not.
+pub fn runs_once(
+    works: &Works<'_>,
+    library: &Library,
+    call: CallId,
+    attrs: &[Attr],
+    args: &[&Type],
+    types: &[Type],
+) -> bool {
+    let (read, made) = (all_bytes(args.iter().copied()), all_bytes(types));
+    let moves =
+        matches!(library.call(call).class, OpClass::Pointwise | OpClass::View | OpClass::Movement);
+    let is_quick = || {
+        let work = works.of(call, attrs, args, types);
+        let products = 2.0 * work.products >= work.flops;
+        counted(&work) <= if products { FOLDED_PRODUCTS } else { FOLDED_OPERATIONS }
+    };
+    made <= FOLDED_BYTES.max(read.saturating_mul(2)) && (moves || is_quick())
+}
+
+/// True if the result takes the place of such an application: not that of a definition that makes much of little, which its kernel computes.
 pub fn folds(
     works: &Works<'_>,
     library: &Library,
@@ -161,23 +181,19 @@ pub fn folds(
     args: &[&Type],
     types: &[Type],
 ) -> bool {
+    let decodes = || {
+        let (read, made) = (all_bytes(args.iter().copied()), all_bytes(types));
+        matches!(library.call(call).kind, CallKind::Def(_))
+            && made > DECODED_BYTES.max(read.saturating_mul(2))
+    };
+    runs_once(works, library, call, attrs, args, types) && !decodes()
+}
+
+/// Bytes of values of known extents.
+fn all_bytes<'t>(types: impl IntoIterator<Item = &'t Type>) -> u64 {
     let none = Symbols::new();
-    let all = |types: &mut dyn Iterator<Item = &Type>| {
-        types.map(|t| size(t, &none, t.dtype.size() as u64)).fold(0, u64::saturating_add)
-    };
-    let (read, made) = (all(&mut args.iter().copied()), all(&mut types.iter()));
-    let moves =
-        matches!(library.call(call).class, OpClass::Pointwise | OpClass::View | OpClass::Movement);
-    let is_quick = || {
-        let work = works.of(call, attrs, args, types);
-        let products = 2.0 * work.products >= work.flops;
-        counted(&work) <= if products { FOLDED_PRODUCTS } else { FOLDED_OPERATIONS }
-    };
-    let most = match library.call(call).kind {
-        CallKind::Def(..) => DECODED_BYTES,
-        _ => FOLDED_BYTES,
-    };
-    made <= most.max(read.saturating_mul(2)) && (moves || is_quick())
+    let own = |t: &Type| size(t, &none, t.dtype.size() as u64);
+    types.into_iter().map(own).fold(0, u64::saturating_add)
 }
 
 impl RunResources {

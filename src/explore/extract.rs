@@ -8,6 +8,7 @@ use egg::Id;
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
+use mlc_extract::resources::runs_once;
 use mlc_extract::target::{Site, TargetPrices};
 use mlc_extract::work::Works;
 use mlc_extract::{
@@ -410,9 +411,10 @@ impl Explored {
         }
         let attrs = graph.attrs(attrs);
         if graph.facts(class).settled {
-            // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long the run computes, once, too.
+            // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long is left to the run.
             let price = prices.alone(call, attrs, &args, results).unwrap_or(1e-3);
-            return Some(Price::Fixed(price / RUNS));
+            let once = runs_once(prices.works(), &graph.library, call, attrs, &args, results);
+            return Some(Price::Fixed(price / if once { RUNS } else { 1.0 }));
         }
         let mut site = prices.site(call, attrs, &args, results)?;
         let copied: Vec<Option<f64>> =
