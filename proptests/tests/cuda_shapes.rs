@@ -129,11 +129,13 @@ fn windows_that_overlap_are_in_shared_memory() {
           = x + conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=6)
         def apart(x: f32[1, 6, 8, 8]) -> f32[1, 6, 4, 4]
           = maxpool(x, window=[2, 2], stride=[2, 2], low=[0, 0], high=[0, 0], dilation=[1, 1])
+        def without(x: f32[6, 6]) -> f32[6, 6]
+          = sumpool(x, window=[], stride=[], low=[], high=[], dilation=[])
     ";
     let names = ["deep", "strides", "gaps", "last", "largest", "sums", "beside"];
     check(text, &names.map(|n| (n, " window, ", "")), &[Style::Normal, Style::Special]);
-    // Windows that do not overlap, and groups of more than one channel.
-    check(text, &["apart", "twice"].map(|n| (n, "", " window, ")), &[Style::Normal]);
+    // Windows that do not overlap, groups of more than one channel, and windows along no axis.
+    check(text, &["apart", "twice", "without"].map(|n| (n, "", " window, ")), &[Style::Normal]);
     let few = Tuning { processors: 1, ..Tuning::default() };
     check_for(few, text, &names.map(|n| (n, " window, ", "")), &[Style::Normal]);
 }

@@ -28,13 +28,14 @@ pub struct Wide {
 }
 
 impl Wide {
-    /// The reduction of a value, at these axes, that takes no other one.
+    /// The reduction of a value, at these axes, that takes no other one; none along no axis, which has no loop.
     pub fn of(e: &mut Emitter<'_>, v: Value, index: &[Int], axes: &[(Slot, i64)]) -> Option<Wide> {
         let found = e.look(&[(v, index.to_vec())]).reductions;
         let [(of, at)] = found.as_slice() else { return None };
         let Body::Real(Real::Reduce(r)) = e.placed(*of, at)? else { return None };
         let elements = r.over.iter().map(|o| o.1).fold(1, i64::saturating_mul);
-        if !(1..=MOST).contains(&elements) || !e.look_at(*of, &r.body).reductions.is_empty() {
+        let has_loop = !r.over.is_empty() && (1..=MOST).contains(&elements);
+        if !has_loop || !e.look_at(*of, &r.body).reductions.is_empty() {
             return None;
         }
         let (dtype, results) = (e.type_of(v), axes.iter().map(|a| a.1).product::<i64>());
