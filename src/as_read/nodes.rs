@@ -55,8 +55,7 @@ impl<'a> Nodes<'a> {
         let codes = CodeCache::new(library);
         let reference = Reference::default();
         let items = NodeItems::of(raw, library);
-        let left = Cell::new(MOST_NODES);
-        Nodes { raw, library, codes, items, reference, left }
+        Nodes { raw, library, codes, items, reference, left: Cell::new(MOST_NODES) }
     }
 
     /// The same with every value on the way moved by some roundings.

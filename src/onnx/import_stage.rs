@@ -157,8 +157,8 @@ pub fn import_nodes(
     items: &NodeItems<'_>,
 ) -> Result<Stage, ImportError> {
     let answers = answers.clone();
-    let reading = Reading { answers, items: Some(items), waits: true, ..Reading::default() };
-    staged(raw, library, &reading)
+    let waits = true;
+    staged(raw, library, &Reading { answers, items: Some(items), waits, ..Reading::default() })
 }
 
 fn staged(raw: &RawModel, library: &Library, reading: &Reading<'_>) -> Result<Stage, ImportError> {

@@ -39,6 +39,9 @@ const GRAIN: usize = 1 << 16;
 /// Packs the operands of a launch, the first one aside, from their memory.
 type Packer = Box<dyn Fn(&[&[u8]]) -> BlockPanels + Send + Sync>;
 
+/// Writes the products of some rows with a panel, by its number: [`LANES`] for each row.
+type ProductsOfPanel<'a> = &'a (dyn Fn(usize, Range<usize>, &mut [f32]) + Sync);
+
 /// A product with a matrix of known shape.
 struct BlockProduct {
     sizes: GemmSizes,
@@ -184,10 +187,7 @@ impl BlockProduct {
         out: &mut [f32],
         finish: &Finish<'_>,
     ) {
-        let GemmSizes { m, n, k } = self.sizes;
-        let (depth, groups, count) = (w.depth, w.groups(), w.count());
-        let tasks = cx.threads.tasks(m * n * k, GRAIN).min(count);
-        let shared = SharedSlice::new(out);
+        let (m, depth, groups) = (self.sizes.m, w.depth, w.groups());
         with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
             for r in 0..m {
                 let line = &mut lines[r * depth..][..depth];
@@ -195,20 +195,57 @@ impl BlockProduct {
                 prepare(w, at, line, &mut sums[r * groups..][..groups]);
             }
             let (lines, sums) = (&lines[..m * depth], &sums[..m * groups]);
-            cx.threads.each(tasks, |task| {
-                let panels = count * task / tasks..count * (task + 1) / tasks;
-                few_rows(w, (lines, sums), m, panels.clone(), &shared);
-                let columns = panels.start * LANES..(panels.end * LANES).min(n);
-                for r in 0..m {
-                    let at = r * n + columns.start;
-                    // SAFETY: every task has its own columns, and is done with them.
-                    let part = unsafe { shared.part(at, columns.len()) };
-                    for (panel, part) in panels.clone().zip(part.chunks_mut(LANES)) {
-                        by_numbers(w, panel, &|k| self.element(x, r, k), part);
+            let products = |panel: usize, r: Range<usize>, results: &mut [f32]| {
+                let (rows, of_groups) = (r.len(), r.start * groups..r.end * groups);
+                let factors = Factors {
+                    lines: &lines[r.start * depth..r.end * depth],
+                    sums: &sums[of_groups],
+                };
+                strip(&Strip { form: w.form, panel: w.panel(panel), factors, rows }, results);
+            };
+            let element = |r: usize, k: usize| self.element(x, r, k);
+            self.panel_by_panel::<TOGETHER>(cx, w, out, finish, &products, &element);
+        });
+    }
+
+    /// All rows with each panel, `TOGETHER` at most at once; `element` says what they are products of.
+    fn panel_by_panel<const TOGETHER: usize>(
+        &self,
+        cx: &Context<'_>,
+        w: &BlockPanels,
+        out: &mut [f32],
+        finish: &Finish<'_>,
+        products: ProductsOfPanel<'_>,
+        element: &(dyn Fn(usize, usize) -> f32 + Sync),
+    ) {
+        let (GemmSizes { m, n, k }, count) = (self.sizes, w.count());
+        let tasks = cx.threads.tasks(m * n * k, GRAIN).min(count);
+        let shared = SharedSlice::new(out);
+        cx.threads.each(tasks, |task| {
+            let panels = count * task / tasks..count * (task + 1) / tasks;
+            let mut results = [[0f32; LANES]; TOGETHER];
+            for panel in panels.clone() {
+                let wide = LANES.min(n - panel * LANES);
+                for r in (0..m).step_by(TOGETHER) {
+                    let rows = r..m.min(r + TOGETHER);
+                    products(panel, rows.clone(), results.as_flattened_mut());
+                    for (r, result) in rows.zip(&results) {
+                        // SAFETY: every task has its own panels.
+                        let to = unsafe { shared.part(r * n + panel * LANES, wide) };
+                        to.copy_from_slice(&result[..wide]);
                     }
-                    finish.apply(at, part, n);
                 }
-            });
+            }
+            let columns = panels.start * LANES..(panels.end * LANES).min(n);
+            for r in 0..m {
+                let at = r * n + columns.start;
+                // SAFETY: every task has its own columns, and is done with them.
+                let part = unsafe { shared.part(at, columns.len()) };
+                for (panel, part) in panels.clone().zip(part.chunks_mut(LANES)) {
+                    by_numbers(w, panel, &|k| element(r, k), part);
+                }
+                finish.apply(at, part, n);
+            }
         });
     }
 
@@ -245,34 +282,6 @@ impl BlockProduct {
                 |_| Product { left: Left::Plain(left), right: Right::Implicit(&tiles), at: 0 };
             gemm(cx.threads, sizes, 1, product, out, finish);
         });
-    }
-}
-
-/// Products of some panels with all rows.
-fn few_rows(
-    w: &BlockPanels,
-    (lines, sums): (&[f32], &[f32]),
-    m: usize,
-    panels: Range<usize>,
-    out: &SharedSlice<'_, f32>,
-) {
-    let (depth, groups, n) = (w.depth, w.groups(), w.rows);
-    let mut results = [0f32; TOGETHER * LANES];
-    for panel in panels {
-        for r in (0..m).step_by(TOGETHER) {
-            let rows = TOGETHER.min(m - r);
-            let factors = Factors {
-                lines: &lines[r * depth..][..rows * depth],
-                sums: &sums[r * groups..][..rows * groups],
-            };
-            strip(&Strip { form: w.form, panel: w.panel(panel), factors, rows }, &mut results);
-            let wide = LANES.min(n - panel * LANES);
-            for (i, result) in results.as_chunks::<LANES>().0.iter().take(rows).enumerate() {
-                // SAFETY: every task has its own panels.
-                let to = unsafe { out.part((r + i) * n + panel * LANES, wide) };
-                to.copy_from_slice(&result[..wide]);
-            }
-        }
     }
 }
 

@@ -1,12 +1,11 @@
 //! Products of rows that are rounded, group by group, to multiples of a scale of their own.
 
+use super::BlockProduct;
 use super::bytes::{ByteFactors, ByteStrip, TOGETHER, prepare, round_group, strip};
-use super::panels::{BlockPanels, LANES};
-use super::{BlockProduct, GRAIN, by_numbers};
+use super::panels::BlockPanels;
 use crate::buffer::with_scratch;
 use crate::gemm::{Finish, GemmSizes};
 use crate::launch::Context;
-use crate::threads::SharedSlice;
 use std::ops::Range;
 
 /// Rounded rows: numbers in their order, and the scale of each group of `size` of them.
@@ -40,11 +39,8 @@ impl BlockProduct {
         out: &mut [f32],
         finish: &Finish<'_>,
     ) {
-        let GemmSizes { m, n, k } = self.sizes;
-        let (depth, groups, count) = (w.depth, w.groups(), w.count());
-        let own = k.div_ceil(size);
-        let tasks = cx.threads.tasks(m * n * k, GRAIN).min(count);
-        let shared = SharedSlice::new(out);
+        let GemmSizes { m, k, .. } = self.sizes;
+        let (depth, groups, own) = (w.depth, w.groups(), k.div_ceil(size));
         with_scratch::<i8, 2, _>([m * k, m * depth], |[numbers, lines]| {
             with_scratch::<f32, 4, _>(
                 [k, m * own, m * groups, m * groups],
@@ -69,56 +65,20 @@ impl BlockProduct {
                         );
                         prepare(w, (numbers, own, size), (line, scaled.0, scaled.1));
                     }
-                    let factors = ByteFactors {
-                        lines: &lines[..m * depth],
-                        scales: &scales[..m * groups],
-                        totals: &totals[..m * groups],
+                    let products = |panel: usize, r: Range<usize>, results: &mut [f32]| {
+                        let of_groups = r.start * groups..r.end * groups;
+                        let factors = ByteFactors {
+                            lines: &lines[r.start * depth..r.end * depth],
+                            scales: &scales[of_groups.clone()],
+                            totals: &totals[of_groups],
+                        };
+                        let (form, panel, rows) = (w.form, w.panel(panel), r.len());
+                        strip(&ByteStrip { form, panel, factors, rows }, results);
                     };
-                    cx.threads.each(tasks, |task| {
-                        let panels = count * task / tasks..count * (task + 1) / tasks;
-                        products(w, &factors, m, panels.clone(), &shared);
-                        let columns = panels.start * LANES..(panels.end * LANES).min(n);
-                        for r in 0..m {
-                            let at = r * n + columns.start;
-                            // SAFETY: every task has its own columns, and is done with them.
-                            let part = unsafe { shared.part(at, columns.len()) };
-                            for (panel, part) in panels.clone().zip(part.chunks_mut(LANES)) {
-                                by_numbers(w, panel, &|k| rounded.element(r, k), part);
-                            }
-                            finish.apply(at, part, n);
-                        }
-                    });
+                    let element = |r: usize, k: usize| rounded.element(r, k);
+                    self.panel_by_panel::<TOGETHER>(cx, w, out, finish, &products, &element);
                 },
             );
         });
-    }
-}
-
-/// Products of some panels with all rows.
-fn products(
-    w: &BlockPanels,
-    all: &ByteFactors<'_>,
-    m: usize,
-    panels: Range<usize>,
-    out: &SharedSlice<'_, f32>,
-) {
-    let (depth, groups, n) = (w.depth, w.groups(), w.rows);
-    let mut results = [0f32; TOGETHER * LANES];
-    for panel in panels {
-        for r in (0..m).step_by(TOGETHER) {
-            let rows = TOGETHER.min(m - r);
-            let factors = ByteFactors {
-                lines: &all.lines[r * depth..][..rows * depth],
-                scales: &all.scales[r * groups..][..rows * groups],
-                totals: &all.totals[r * groups..][..rows * groups],
-            };
-            strip(&ByteStrip { form: w.form, panel: w.panel(panel), factors, rows }, &mut results);
-            let wide = LANES.min(n - panel * LANES);
-            for (i, result) in results.as_chunks::<LANES>().0.iter().take(rows).enumerate() {
-                // SAFETY: every task has its own panels.
-                let to = unsafe { out.part((r + i) * n + panel * LANES, wide) };
-                to.copy_from_slice(&result[..wide]);
-            }
-        }
     }
 }

@@ -270,10 +270,7 @@ fn products_of_rounded_rows_with_numbers_of_few_bits() {
             let kind = i + bits as usize;
             let room = Tolerance(4e-7 * k as f64 * f64::from((1u32 << bits) + 2), 0.0);
             check(&format!("{bits} bits {m} x {k} x {n}"), room, |c| {
-                let drawn = c.tensor(DType::F32, &[n * b * block * bits as usize / 8]).to_f64();
-                let bytes: Vec<u8> = drawn.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
-                let shape = vec![n, b, block * bits as usize / 8];
-                let w = Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes");
+                let w = numbers_of_few_bits(c, [n, b, block], bits);
                 let w = if kind % 4 == 3 { c.given(w) } else { c.builder.constant(w) };
                 let x = far_from_ties(c, &[m, k]);
                 let s = c.constant(DType::F32, &[n, b]);
@@ -420,10 +417,7 @@ fn scales_and_zero_points_of_few_bits_that_are_not_finite() {
         for kind in 0..4 {
             check_special(&format!("{bits} bits {m} x {k}, kind {kind}"), |c| {
                 let (n, b) = (21, 4);
-                let bytes = c.tensor(DType::F32, &[n * b * 2 * bits as usize]).to_f64();
-                let bytes: Vec<u8> = bytes.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
-                let shape = vec![n, b, 2 * bits as usize];
-                let w = Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes");
+                let w = numbers_of_few_bits(c, [n, b, 16], bits);
                 let mut special = |every: usize| {
                     let mut values = c.tensor(DType::F32, &[n, b]).to_f64();
                     for (i, v) in values.iter_mut().enumerate().filter(|(i, _)| i % every == 0) {
@@ -446,6 +440,14 @@ fn scales_and_zero_points_of_few_bits_that_are_not_finite() {
             });
         }
     }
+}
+
+/// The bytes of a matrix of numbers of few bits: rows, blocks of a row, numbers of a block.
+fn numbers_of_few_bits(c: &mut Case<'_>, [n, b, block]: [usize; 3], bits: u32) -> Tensor {
+    let shape = vec![n, b, block * bits as usize / 8];
+    let drawn = c.tensor(DType::F32, &[shape.iter().product()]).to_f64();
+    let bytes: Vec<u8> = drawn.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
+    Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes")
 }
 
 /// Zero points of blocks: the usual one for all, whole numbers, or any.
@@ -479,10 +481,7 @@ fn products_with_numbers_of_few_bits() {
                 let kind = i + bits as usize + usize::from(grouped);
                 let room = Tolerance(4e-7 * k as f64 * f64::from((1u32 << bits) + 2), 0.0);
                 check(&format!("{bits} bits {m} x {k} x {n} {grouped}"), room, |c| {
-                    let drawn = c.tensor(DType::F32, &[n * b * block * bits as usize / 8]).to_f64();
-                    let bytes: Vec<u8> = drawn.iter().map(|v| ((v + 2.0) * 63.99) as u8).collect();
-                    let shape = vec![n, b, block * bits as usize / 8];
-                    let w = Tensor::new(DType::U8, shape, bytes.into()).expect("as many bytes");
+                    let w = numbers_of_few_bits(c, [n, b, block], bits);
                     let w = if kind % 4 == 3 { c.given(w) } else { c.builder.constant(w) };
                     let x = c.input(DType::F32, &[m, k]);
                     let s = c.constant(DType::F32, &[n, b]);
