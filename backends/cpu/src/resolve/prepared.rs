@@ -6,6 +6,7 @@ use crate::layout::Layout;
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::plan::PlannedBuffer;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What holds the elements of a value.
@@ -22,7 +23,7 @@ pub enum Storage {
 }
 
 /// A buffer: one of those that a kernel writes, the plan's in their order, then its workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TempId {
     pub kernel: usize,
     pub slot: usize,
@@ -58,8 +59,19 @@ impl PartialEq for Storage {
     }
 }
 
+impl Hash for Storage {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Storage::Const(t) => (0, t.bytes().as_ptr()).hash(state),
+            Storage::Input(i) => (1, i).hash(state),
+            Storage::Temp(t) => (2, t).hash(state),
+            Storage::Unread => 3.hash(state),
+        }
+    }
+}
+
 /// A value: where its elements are.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Hash)]
 pub struct Location {
     /// Element type.
     pub dtype: DType,
@@ -132,6 +144,7 @@ pub struct Occasion<'a> {
 
 /// An [`Occasion`] that is kept.
 pub struct Key {
+    fingerprint: u64,
     symbols: Vec<Option<i64>>,
     reads: Vec<Location>,
     planned: Vec<(Value, u64)>,
@@ -143,15 +156,25 @@ fn of_buffer(b: &PlannedBuffer) -> (Value, u64) {
 }
 
 impl Occasion<'_> {
-    /// Whether it is what a kernel of the same symbols was prepared for.
+    /// Whether it is what a kernel was prepared for.
     fn is(&self, key: &Key) -> bool {
-        self.planned.iter().map(of_buffer).eq(key.planned.iter().copied())
+        self.symbols == key.symbols
+            && self.planned.iter().map(of_buffer).eq(key.planned.iter().copied())
             && self.reads.iter().copied().eq(key.reads.iter())
+    }
+
+    /// The same of what is alike. Inputs that are fed back lie otherwise at every step, so that symbols alone do not tell occasions apart.
+    fn fingerprint(&self) -> u64 {
+        let mut state = DefaultHasher::new();
+        (self.symbols, self.reads).hash(&mut state);
+        self.planned.iter().for_each(|b| of_buffer(b).hash(&mut state));
+        state.finish()
     }
 
     /// The same, to be kept.
     pub fn key(&self) -> Key {
         Key {
+            fingerprint: self.fingerprint(),
             symbols: self.symbols.to_vec(),
             reads: self.reads.iter().map(|l| (*l).clone()).collect(),
             planned: self.planned.iter().map(of_buffer).collect(),
@@ -163,10 +186,10 @@ impl Occasion<'_> {
 #[derive(Default)]
 pub struct KnownKernels(Mutex<Vec<OfKernel>>);
 
-/// What one kernel was prepared for, by the values of its symbols.
+/// What one kernel was prepared for, by its fingerprint.
 #[derive(Default)]
 struct OfKernel {
-    known: HashMap<Vec<Option<i64>>, Vec<Known>>,
+    known: HashMap<u64, Vec<Known>>,
     /// How many there are, and with how many those are dropped that nothing uses.
     count: usize,
     most: usize,
@@ -186,7 +209,7 @@ impl KnownKernels {
     /// The kernel as it was prepared for the like.
     pub fn find(&self, kernel: usize, occasion: &Occasion<'_>) -> Option<Arc<PreparedKernel>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = all.get(kernel)?.known.get(occasion.symbols)?.iter().rev();
+        let own = all.get(kernel)?.known.get(&occasion.fingerprint())?.iter().rev();
         own.filter(|known| occasion.is(&known.key)).find_map(|known| known.prepared.upgrade())
     }
 
@@ -201,7 +224,7 @@ impl KnownKernels {
             own.drop_unused();
         }
         own.count += 1;
-        own.known.entry(key.symbols.clone()).or_default().push(Known {
+        own.known.entry(key.fingerprint).or_default().push(Known {
             key,
             prepared: Arc::downgrade(prepared),
             _kept: lasts.then(|| prepared.clone()),

@@ -14,6 +14,12 @@ const SIZES: &[Sizes<'_>] = &[
     (&[3], 130, 20, 6, 34),
     (&[1], 5, 700, 3, 2),
     (&[], 30, 257, 65, 33),
+    (&[3], 1, 600, 64, 64),
+    (&[2], 2, 300, 80, 96),
+    (&[2], 3, 513, 40, 70),
+    (&[1], 7, 256, 16, 17),
+    (&[1], 8, 270, 33, 130),
+    (&[1], 9, 270, 33, 130),
     (&[2], 4, 0, 3, 2),
     (&[2], 0, 4, 3, 2),
     (&[2], 4, 3, 0, 2),
@@ -119,21 +125,23 @@ fn values_that_are_not_finite() {
 fn operands_in_any_layout() {
     // Heads as exporters have them: split off the last axis, then moved to the front; keys that come
     // transposed; keys and values of one head that all heads share.
-    let (b, h, s, t, d) = (2, 3, 9, 11, 4);
-    check("views", Tolerance(2e-5, 2e-5), |c| {
-        let split = |c: &mut Case<'_>, n: usize| {
-            let x = c.input(DType::F32, &[b, n, h, d]);
-            c.apply("transpose", &[("perm", Attr::ints([0, 2, 1, 3]))], &[x])
-        };
-        let (q, k, v) = (split(c, s), split(c, t), split(c, t));
-        let y = c.input(DType::F32, &[b, h, d, t]);
-        let y = c.apply("transpose", &[("perm", Attr::ints([0, 1, 3, 2]))], &[y]);
-        let shared = c.input(DType::F32, &[t, d]);
-        let shared = c.broadcast(shared, &[2, 3], &[b, h, t, d]);
-        let scale = [("scale", Attr::float(0.5))];
-        let all = [[q, k, v], [q, y, v], [q, shared, shared]];
-        all.map(|args| c.apply("attention", &scale, &args)).to_vec()
-    });
+    let (b, h, t, d) = (2, 3, 11, 4);
+    for s in [3, 9] {
+        check("views", Tolerance(2e-5, 2e-5), |c| {
+            let split = |c: &mut Case<'_>, n: usize| {
+                let x = c.input(DType::F32, &[b, n, h, d]);
+                c.apply("transpose", &[("perm", Attr::ints([0, 2, 1, 3]))], &[x])
+            };
+            let (q, k, v) = (split(c, s), split(c, t), split(c, t));
+            let y = c.input(DType::F32, &[b, h, d, t]);
+            let y = c.apply("transpose", &[("perm", Attr::ints([0, 1, 3, 2]))], &[y]);
+            let shared = c.input(DType::F32, &[t, d]);
+            let shared = c.broadcast(shared, &[2, 3], &[b, h, t, d]);
+            let scale = [("scale", Attr::float(0.5))];
+            let all = [[q, k, v], [q, y, v], [q, shared, shared]];
+            all.map(|args| c.apply("attention", &scale, &args)).to_vec()
+        });
+    }
 }
 
 #[test]

@@ -5,21 +5,23 @@
 //! "FlashAttention", 2022). The bits of a row depend on the keys only, never on how rows are divided into tasks.
 //! Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
 
-use super::buffer::with_scratch;
-use super::gemm::Matrix;
-use super::gemm::PackedBlock;
-use super::gemm::chain::NONE;
-use super::gemm::halves::RightPanels;
-use super::gemm::kernel::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
-use super::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
-use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::layout::{Layout, odometer};
-use super::simd::simd;
-use super::threads::SharedSlice;
-use super::vector::rows::{Weighed, weigh};
-use super::vector::transpose::LINES;
+use crate::buffer::with_scratch;
+use crate::gemm::Matrix;
+use crate::gemm::PackedBlock;
+use crate::gemm::chain::NONE;
+use crate::gemm::halves::RightPanels;
+use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
+use crate::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
+use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::layout::{Layout, odometer};
+use crate::simd::simd;
+use crate::threads::SharedSlice;
+use crate::vector::rows::{Weighed, weigh};
+use crate::vector::transpose::LINES;
 use mlc_dsl::ir::DType;
 use std::ops::Range;
+
+mod few_queries;
 
 /// Keys of a tile.
 const TILE: usize = 256;
@@ -147,6 +149,10 @@ impl Launch for Attention {
             v: inputs[2].typed(),
             mask: inputs.get(3).map_or(&[], |m| m.bytes),
         };
+        if self.is_few() {
+            let shared = SharedSlice::new(out);
+            return Ok(cx.threads.each(self.heads.len(), |head| self.few(head, &data, &shared)));
+        }
         let enough = (cx.threads.count() * 2).div_ceil(self.heads.len());
         let blocks = self.s.div_ceil(MOST_ROWS).max(enough.min(self.s.div_ceil(shape().rows)));
         let shared = SharedSlice::new(out);
@@ -206,28 +212,17 @@ impl Attention {
                             true => multiplied(sizes, (left, d), right, (&all, pitch), 0, false),
                             false => product(sizes, left, right, (&all, pitch), 0, false),
                         }
-                        let scores = &mut scores[..m * pitch];
-                        for (i, x) in scores.chunks_exact_mut(pitch).enumerate() {
-                            let r = rows.start + from + i;
-                            if let Some(mask) = self.line(data.mask, mask_at, r, &cols, line) {
-                                masked(&mut x[..n], self.scale, mask);
-                            }
-                        }
-                        // Masks are for scores that are scaled.
-                        let scale = match self.masking {
-                            Masking::Plain => self.scale,
-                            Masking::Add | Masking::Keep(_) => 1.0,
+                        let seen = Seen {
+                            tops: &mut tops[from..from + m],
+                            sums: &mut sums[from..from + m],
+                            shrinks: &mut shrinks[..m],
                         };
-                        let of = from..from + m;
-                        let (tops, sums) = (&mut tops[of.clone()], &mut sums[of]);
-                        let shrinks = &mut shrinks[..m];
-                        weigh(&mut Weighed { scores, n, pitch, scale, tops, sums, shrinks });
-                        for (r, &shrink) in shrinks.iter().enumerate() {
-                            if c > 0 && shrink != 1.0 {
-                                // SAFETY: every row is written by one task.
-                                let row = unsafe { out.part(first + (from + r) * e, e) };
-                                row.iter_mut().for_each(|o| *o *= shrink);
-                            }
+                        let scores = &mut scores[..m * pitch];
+                        let first_row = rows.start + from;
+                        let mask = (data.mask, mask_at);
+                        self.weights(mask, (first_row, &cols), (scores, pitch), seen, line);
+                        if c > 0 {
+                            shrink(out, first + from * e, e, &shrinks[..m]);
                         }
                         let sizes = AttentionSizes { m, n: e, k: n, wide };
                         let at = first + from * e;
@@ -241,14 +236,33 @@ impl Attention {
                         }
                     }
                 }
-                for (r, sum) in sums[..high].iter().enumerate() {
-                    let scale = 1.0 / sum;
-                    // SAFETY: every row is written by one task.
-                    let row = unsafe { out.part(first + r * e, e) };
-                    row.iter_mut().for_each(|o| *o *= scale);
-                }
+                sums[..high].iter_mut().for_each(|s| *s = 1.0 / *s);
+                shrink(out, first, e, &sums[..high]);
             });
         });
+    }
+
+    /// Turns scores of rows from one on at some keys into weights, under the mask.
+    fn weights(
+        &self,
+        (mask, mask_at): (&[u8], usize),
+        (first, cols): (usize, &Range<usize>),
+        (scores, pitch): (&mut [f32], usize),
+        Seen { tops, sums, shrinks }: Seen<'_>,
+        line: &mut [f32],
+    ) {
+        let n = cols.len();
+        for (i, x) in scores.chunks_exact_mut(pitch).enumerate() {
+            if let Some(mask) = self.line(mask, mask_at, first + i, cols, line) {
+                masked(&mut x[..n], self.scale, mask);
+            }
+        }
+        // Masks are for scores that are scaled.
+        let scale = match self.masking {
+            Masking::Plain => self.scale,
+            Masking::Add | Masking::Keep(_) => 1.0,
+        };
+        weigh(&mut Weighed { scores, n, pitch, scale, tops, sums, shrinks });
     }
 
     /// The mask of row `r` at some keys, if there is one; `line` has room for it.
@@ -284,6 +298,24 @@ impl Attention {
                 Some(Line::Keep(&line[..n], low))
             }
         }
+    }
+}
+
+/// What is known of rows from the keys before.
+struct Seen<'a> {
+    /// The largest score, and the sum of the weights.
+    tops: &'a mut [f32],
+    sums: &'a mut [f32],
+    /// What brings the weights before to the new largest score.
+    shrinks: &'a mut [f32],
+}
+
+/// Multiplies rows of the result by a number each.
+fn shrink(out: &SharedSlice<'_, f32>, first: usize, e: usize, by: &[f32]) {
+    for (r, &by) in by.iter().enumerate().filter(|(_, by)| **by != 1.0) {
+        // SAFETY: every row is written by one task.
+        let row = unsafe { out.part(first + r * e, e) };
+        row.iter_mut().for_each(|o| *o *= by);
     }
 }
 
