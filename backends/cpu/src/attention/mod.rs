@@ -151,7 +151,8 @@ impl Launch for Attention {
         };
         if self.is_few() {
             let shared = SharedSlice::new(out);
-            return Ok(cx.threads.each(self.heads.len(), |head| self.few(head, &data, &shared)));
+            cx.threads.each(self.heads.len(), |head| self.few(head, &data, &shared));
+            return Ok(());
         }
         let enough = (cx.threads.count() * 2).div_ceil(self.heads.len());
         let blocks = self.s.div_ceil(MOST_ROWS).max(enough.min(self.s.div_ceil(shape().rows)));

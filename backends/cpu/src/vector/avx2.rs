@@ -9,6 +9,7 @@ super::tiles::tiles!(#[target_feature(enable = "avx2,fma,f16c")], [1 2 3 4 5 6],
 super::functions::functions!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::rows::rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::lines::lines!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::strided_rows::strided_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::norms::norms!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::pools::pools!(#[target_feature(enable = "avx2,fma,f16c")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma,f16c")]);

@@ -9,6 +9,7 @@ super::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 
 super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::strided_rows::strided_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::norms::norms!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);

@@ -22,6 +22,7 @@ pub mod planes;
 pub mod pools;
 pub mod portable;
 pub mod rows;
+pub mod strided_rows;
 pub mod tiles;
 pub mod transpose;
 pub mod window_rows;

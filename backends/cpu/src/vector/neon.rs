@@ -11,6 +11,7 @@ super::tiles::tiles!(#[target_feature(enable = "neon")], [1 2 3 4 5 6 7 8 9 10 1
 super::functions::functions!(#[target_feature(enable = "neon")]);
 super::rows::rows!(#[target_feature(enable = "neon")]);
 super::lines::lines!(#[target_feature(enable = "neon")]);
+super::strided_rows::strided_rows!(#[target_feature(enable = "neon")]);
 super::norms::norms!(#[target_feature(enable = "neon")]);
 super::pools::pools!(#[target_feature(enable = "neon")]);
 super::planes::planes!(#[target_feature(enable = "neon")]);

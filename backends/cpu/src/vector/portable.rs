@@ -8,6 +8,7 @@ super::tiles::tiles!(, [1 2 3 4], [], []);
 super::functions::functions!();
 super::rows::rows!();
 super::lines::lines!();
+super::strided_rows::strided_rows!();
 super::norms::norms!();
 super::pools::pools!();
 super::planes::planes!();

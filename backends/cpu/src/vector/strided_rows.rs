@@ -1,0 +1,186 @@
+//! Few lines multiplied with many rows that lie where they are, some elements apart: each row is read once, from memory.
+
+use crate::gemm::kernel::at_level;
+use crate::simd::{VectorLevel, level};
+use crate::vector;
+
+/// Rows of elements that lie side by side.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    /// From the first element on.
+    pub data: &'a [f32],
+    /// From one row to the next.
+    pub step: usize,
+    /// How many there are, and how long one is.
+    pub count: usize,
+    pub len: usize,
+}
+
+/// Most lines that are added to at once: their sums stay in registers.
+pub const MOST: usize = 4;
+
+impl Rows<'_> {
+    fn are_inside(&self) -> bool {
+        let Some(last) = self.count.checked_sub(1) else { return true };
+        self.len == 0 || last * self.step + self.len <= self.data.len()
+    }
+}
+
+/// The products of each line with each row: `count` of `out` for a line, then the next `pitch` further. Lines are as long as rows and lie one
+/// after the other.
+pub fn products(lines: &[f32], rows: Rows<'_>, out: &mut [f32], pitch: usize) {
+    let lanes = crate::gemm::kernel::shape().lanes();
+    let count = out.len() / pitch;
+    assert!(rows.are_inside() && count * rows.len <= lines.len(), "the operands are inside");
+    assert!(rows.count.next_multiple_of(lanes) <= pitch, "room for whole vectors");
+    at_level!(products(lines, rows, out, pitch))
+}
+
+/// Rows that stay in the first-level cache while columns are added, some at once.
+const NEAR: usize = 64;
+
+/// Adds the rows to each of at most [`MOST`] lines of `out`, weighed by the line's weights: `pitch` elements lie from those of one line to the next.
+pub fn add_weighed(weights: &[f32], pitch: usize, rows: Rows<'_>, out: &mut [f32], lines: usize) {
+    assert!(rows.are_inside() && lines * rows.len <= out.len(), "the operands are inside");
+    assert!((lines - 1) * pitch + rows.count <= weights.len(), "a weight for each row");
+    for first in (0..rows.count).step_by(NEAR) {
+        let weights = &weights[first..];
+        let data = rows.data.get(first * rows.step..).unwrap_or_default();
+        let near = Rows { data, count: NEAR.min(rows.count - first), ..rows };
+        at_level!(add_weighed(weights, pitch, near, out, lines));
+    }
+}
+
+/// Defines `products` and `add_weighed` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+macro_rules! strided_rows {
+    ($(#[$feature:meta])*) => {
+        use crate::vector::strided_rows::Rows as StridedRows;
+
+        /// # Safety
+        /// As [`crate::vector::strided_rows::products`], on a machine of this level.
+        $(#[$feature])*
+        pub unsafe fn products(lines: &[f32], rows: StridedRows<'_>, out: &mut [f32], pitch: usize) {
+            let StridedRows { data, step, count, len } = rows;
+            let (whole, last) = (len / LANES * LANES, Part { at: 0, column: 0, skip: 0, len: len % LANES });
+            for c in (0..count).step_by(LANES) {
+                // Behind the last row it is met once more.
+                let from: [*const f32; LANES] = std::array::from_fn(|i| data.as_ptr().wrapping_add((c + i).min(count - 1) * step));
+                for (line, out) in out.chunks_exact_mut(pitch).enumerate() {
+                    let line = lines.as_ptr().wrapping_add(line * len);
+                    let mut sums = [zero(); LANES];
+                    for at in (0..whole).step_by(LANES) {
+                        // SAFETY: whole vectors of lines and rows are inside.
+                        unsafe {
+                            let x = load(line.add(at));
+                            for i in 0..LANES {
+                                sums[i] = multiply_add(x, load(from[i].add(at)), sums[i]);
+                            }
+                        }
+                    }
+                    if last.len > 0 {
+                        // SAFETY: so many elements of lines and rows are inside.
+                        unsafe {
+                            let x = load_part(line.add(whole), last);
+                            for i in 0..LANES {
+                                sums[i] = multiply_add(x, load_part(from[i].add(whole), last), sums[i]);
+                            }
+                        }
+                    }
+                    out[c..c + LANES].copy_from_slice(&across!(add, sums));
+                }
+            }
+        }
+
+        /// # Safety
+        /// As [`crate::vector::strided_rows::add_weighed`], on a machine of this level.
+        $(#[$feature])*
+        pub unsafe fn add_weighed(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], lines: usize) {
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match lines {
+                    1 => columns::<1>(weights, pitch, rows, out),
+                    2 => columns::<2>(weights, pitch, rows, out),
+                    3 => columns::<3>(weights, pitch, rows, out),
+                    _ => columns::<4>(weights, pitch, rows, out),
+                }
+            }
+        }
+
+        /// # Safety
+        /// As [`add_weighed`], for so many lines.
+        $(#[$feature])*
+        unsafe fn columns<const LINES: usize>(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32]) {
+            let mut at = 0;
+            while at < rows.len {
+                let left = rows.len - at;
+                let last = Part { at: 0, column: 0, skip: 0, len: left.min(LANES) };
+                // SAFETY: as promised; so many columns are left.
+                unsafe {
+                    if LINES <= 3 && left >= 4 * LANES {
+                        strip::<LINES, 4>(weights, pitch, rows, out, at);
+                        at += 4 * LANES;
+                    } else if left >= 2 * LANES {
+                        strip::<LINES, 2>(weights, pitch, rows, out, at);
+                        at += 2 * LANES;
+                    } else {
+                        part::<LINES>(weights, pitch, rows, out, at, last);
+                        at += last.len;
+                    }
+                }
+            }
+        }
+
+        /// # Safety
+        /// As [`columns`]; so many vectors of columns from one on are inside.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn strip<const LINES: usize, const VECTORS: usize>(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], at: usize) {
+            let mut sums = [[zero(); VECTORS]; LINES];
+            for c in 0..rows.count {
+                let row = rows.data.as_ptr().wrapping_add(c * rows.step + at);
+                // SAFETY: as promised.
+                unsafe {
+                    for l in 0..LINES {
+                        let weight = splat(*weights.get_unchecked(l * pitch + c));
+                        for v in 0..VECTORS {
+                            sums[l][v] = multiply_add(weight, load(row.add(v * LANES)), sums[l][v]);
+                        }
+                    }
+                }
+            }
+            for l in 0..LINES {
+                for v in 0..VECTORS {
+                    let to = out.as_mut_ptr().wrapping_add(l * rows.len + at + v * LANES);
+                    // SAFETY: as promised.
+                    unsafe { store(to, add(load(to), sums[l][v])) };
+                }
+            }
+        }
+
+        /// The same of a part of a vector.
+        ///
+        /// # Safety
+        /// As [`columns`]; so many columns from one on are inside.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn part<const LINES: usize>(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], at: usize, part: Part) {
+            let mut sums = [zero(); LINES];
+            for c in 0..rows.count {
+                let row = rows.data.as_ptr().wrapping_add(c * rows.step + at);
+                // SAFETY: as promised.
+                unsafe {
+                    let row = load_part(row, part);
+                    for l in 0..LINES {
+                        sums[l] = multiply_add(splat(*weights.get_unchecked(l * pitch + c)), row, sums[l]);
+                    }
+                }
+            }
+            for l in 0..LINES {
+                let to = out.as_mut_ptr().wrapping_add(l * rows.len + at);
+                // SAFETY: as promised.
+                unsafe { store_part(to, part, add(load_part(to, part), sums[l])) };
+            }
+        }
+    };
+}
+pub(super) use strided_rows;
