@@ -125,6 +125,11 @@ impl Session {
         &self.outputs
     }
 
+    /// True if the data of each run decide what the model is: then what a run decided is kept, by the data that decided it.
+    pub fn is_decided_by_data(&self) -> bool {
+        matches!(self.runs, Runs::Staged(_))
+    }
+
     /// Runs once on arrays by name, in any order: `ndarray` arrays of one element type, or an [`AnyArray`] each.
     ///
     /// ```

@@ -26,6 +26,11 @@ impl TensorInfo {
         self.ty.shape.iter().map(|e| e.as_const().and_then(|v| usize::try_from(v).ok())).collect()
     }
 
+    /// Its extents as they are printed: numbers, and those that only a run decides by name, as `batch` or `2 * n`.
+    pub fn extents(&self) -> Vec<String> {
+        self.ty.shape.iter().map(ToString::to_string).collect()
+    }
+
     /// Element type and extents, open ones by name.
     pub(crate) fn ty(&self) -> &Type {
         &self.ty

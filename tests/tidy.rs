@@ -271,6 +271,7 @@ const TOP: &[&str] = &[
     "extract",
     "fuzz",
     "proptests",
+    "python",
     "rules",
     "rust-toolchain.toml",
     "rustfmt.toml",

@@ -35,6 +35,7 @@ use crate::device::{MOST_THREADS, all_threads};
 use crate::stack;
 use clap::{CommandFactory, Parser, Subcommand};
 use mlc_files::Named;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use terminal::Screen;
@@ -143,8 +144,14 @@ pub enum Findings {
 /// Parses the arguments, runs the verb, reports errors. Exit codes: 0 done, 1 the check found
 /// something, 2 bad input or usage.
 pub fn main() -> ExitCode {
+    ExitCode::from(command(std::env::args_os()))
+}
+
+/// The same with these arguments, the first of which is the command's own name: what the process is to exit with. Arguments that are wrong,
+/// and `--help`, end the process.
+pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
     ignore_file_size_signal();
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(args);
     let screen = cli.verb.screen().clone();
     let work = std::thread::Builder::new().stack_size(stack::BYTES).spawn(move || match cli.verb {
         Verb::Optimize(a) => optimize::run(a),
@@ -168,16 +175,16 @@ pub fn main() -> ExitCode {
     progress::done();
     let result = match result {
         Ok(Ok(r)) => r,
-        Ok(Err(_)) => return ExitCode::from(101),
+        Ok(Err(_)) => return 101,
         Err(e) => Err(e.into()),
     };
     match result {
-        Ok(Findings::Nothing) => ExitCode::SUCCESS,
-        Ok(Findings::Something) => ExitCode::from(1),
+        Ok(Findings::Nothing) => 0,
+        Ok(Findings::Something) => 1,
         Err(e) => {
             // Whoever reads a pipe may have enough of it.
             if mlc_files::is_closed() {
-                return ExitCode::SUCCESS;
+                return 0;
             }
             let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
             let text = crate::error::text(&e);
@@ -185,7 +192,7 @@ pub fn main() -> ExitCode {
             terminal::complain(&format!("{error}: {text}\n"));
             let found = e.downcast_ref::<crate::Error>();
             let is_finding = found.is_some_and(|e| e.kind() == crate::ErrorKind::Check);
-            ExitCode::from(if is_finding { 1 } else { 2 })
+            if is_finding { 1 } else { 2 }
         }
     }
 }
