@@ -97,11 +97,11 @@ pub trait Rows<const R: usize>: Copy {
     /// There are such a panel and piece.
     unsafe fn at(&self, panel: usize, piece: usize) -> Self::Cursor;
 
-    /// Where row `r` lies.
-    fn row(cursor: &Self::Cursor, r: usize) -> *const f32;
+    /// Where row `r` lies, some steps ahead in the same piece.
+    fn row(cursor: &Self::Cursor, r: usize, ahead: usize) -> *const f32;
 
-    /// On to the next step.
-    fn advance(cursor: &mut Self::Cursor);
+    /// On by some steps of the same piece.
+    fn advance(cursor: &mut Self::Cursor, steps: usize);
 }
 
 /// Rows of packed panels.
@@ -127,13 +127,13 @@ impl<const R: usize> Rows<R> for Interleaved {
     }
 
     #[inline(always)]
-    fn row(cursor: &*const f32, r: usize) -> *const f32 {
-        cursor.wrapping_add(r)
+    fn row(cursor: &*const f32, r: usize, ahead: usize) -> *const f32 {
+        cursor.wrapping_add(ahead * R + r)
     }
 
     #[inline(always)]
-    fn advance(cursor: &mut *const f32) {
-        *cursor = cursor.wrapping_add(R);
+    fn advance(cursor: &mut *const f32, steps: usize) {
+        *cursor = cursor.wrapping_add(steps * R);
     }
 }
 
@@ -160,13 +160,13 @@ impl<const R: usize> Rows<R> for Pointed<'_> {
     }
 
     #[inline(always)]
-    fn row((rows, step): &Self::Cursor, r: usize) -> *const f32 {
-        rows[r].wrapping_add(*step)
+    fn row((rows, step): &Self::Cursor, r: usize, ahead: usize) -> *const f32 {
+        rows[r].wrapping_add(*step + ahead)
     }
 
     #[inline(always)]
-    fn advance((_, step): &mut Self::Cursor) {
-        *step += 1;
+    fn advance((_, step): &mut Self::Cursor, steps: usize) {
+        *step += steps;
     }
 }
 
@@ -253,14 +253,14 @@ impl<const R: usize> Rows<R> for Even<'_> {
     }
 
     #[inline(always)]
-    fn row(cursor: &Thirds, r: usize) -> *const f32 {
+    fn row(cursor: &Thirds, r: usize, ahead: usize) -> *const f32 {
         let (third, away) = REACHED[r];
-        cursor.rows[third].wrapping_byte_add(away * cursor.step)
+        cursor.rows[third].wrapping_byte_add(away * cursor.step).wrapping_add(ahead)
     }
 
     #[inline(always)]
-    fn advance(cursor: &mut Thirds) {
-        let ahead = |at: *const f32| opaque(at.wrapping_add(1));
+    fn advance(cursor: &mut Thirds, steps: usize) {
+        let ahead = |at: *const f32| opaque(at.wrapping_add(steps));
         cursor.rows = cursor.rows.map(ahead);
     }
 }

@@ -99,6 +99,9 @@ macro_rules! tiles {
         /// Elements of a line of a cache.
         const CACHE_LINE: usize = 16;
 
+        /// Steps that are taken one after the other.
+        const UNROLLED: usize = 4;
+
         /// How far ahead of its use the left panel is fetched into the first-level cache, in elements.
         const AHEAD: usize = 128;
 
@@ -219,7 +222,7 @@ macro_rules! tiles {
             let (pieces, length) = a.pieces();
             let depth = pieces * length;
             // Spread evenly over all that is summed here. If nothing is ahead, an address that is mapped is fetched again and again.
-            let pace = ahead.len().div_ceil((count * depth).max(1));
+            let pace = ahead.len().div_ceil((count * depth).max(1)) * UNROLLED;
             let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
             // What the sums will meet is fetched shortly before: what is summed would drive it out of the first-level cache again.
             let soon = depth.saturating_sub(R * V + SOON);
@@ -231,68 +234,79 @@ macro_rules! tiles {
                     }
                 }
                 let mut sums = [[zero(); V]; R];
-                // A panel without depth takes no step.
-                // SAFETY: there is a piece.
-                let mut rows = (depth > 0).then(|| unsafe { a.at(panel, 0) });
-                let (mut piece, mut left) = (0, length);
-                // One loop over all pieces: with one for each, sums would not stay in registers.
-                for k in 0..depth {
-                    let Some(cursor) = &mut rows else { break };
-                    // SAFETY: all pieces and lines are inside the operands.
-                    unsafe {
-                        if A::MANY && left == 0 {
-                            (piece, left) = (piece + 1, length);
-                            *cursor = a.at(panel, piece);
-                            if V == 1 {
-                                for _ in 0..(pace * length).div_ceil(CACHE_LINE) {
-                                    prefetch_later(ahead);
-                                    ahead = ahead.wrapping_add(CACHE_LINE);
+                let mut k = 0;
+                for piece in 0..pieces {
+                    // SAFETY: there is such a piece.
+                    let mut cursor = unsafe { a.at(panel, piece) };
+                    // A step, so many ahead of the cursor.
+                    macro_rules! step {
+                        ($ahead:expr) => {
+                            // SAFETY: all pieces and lines are inside the operands.
+                            unsafe {
+                                let line = b.at(k + $ahead);
+                                if let Some(next) = b.next(line, panel % V) {
+                                    prefetch_later(next);
+                                }
+                                if V <= 2 {
+                                    let mut row = [zero(); V];
+                                    for v in 0..V {
+                                        row[v] = B::Element::vector(line[v]);
+                                    }
+                                    for r in 0..R {
+                                        let x = splat(*A::row(&cursor, r, $ahead));
+                                        for v in 0..V {
+                                            sums[r][v] = multiply_add(x, row[v], sums[r][v]);
+                                        }
+                                    }
+                                } else {
+                                    // More vectors than rows: the elements of the left line are what stays in registers.
+                                    let mut x = [zero(); R];
+                                    for r in 0..R {
+                                        x[r] = splat(*A::row(&cursor, r, $ahead));
+                                    }
+                                    for v in 0..V {
+                                        let y = B::Element::vector(line[v]);
+                                        for r in 0..R {
+                                            sums[r][v] = multiply_add(x[r], y, sums[r][v]);
+                                        }
+                                    }
                                 }
                             }
-                        }
-                        left -= 1;
-                        // A step of one vector has no time for it.
-                        if V > 1 {
-                            let i = k.saturating_sub(soon).min(R * V - 1);
-                            let at = parts[0].at + i / V * t.stride + i % V * LANES;
-                            prefetch_to_write(t.out.wrapping_add(at));
-                            prefetch(dense.wrapping_add(at));
-                        }
-                        if V > 1 || !A::MANY {
-                            prefetch(A::row(cursor, 0).wrapping_add(AHEAD));
-                            prefetch_later(ahead);
-                            ahead = ahead.wrapping_add(pace);
-                        }
-                        let line = b.at(k);
-                        if let Some(next) = b.next(line, panel % V) {
-                            prefetch_later(next);
-                        }
-                        if V <= 2 {
-                            let mut row = [zero(); V];
-                            for v in 0..V {
-                                row[v] = B::Element::vector(line[v]);
-                            }
-                            for r in 0..R {
-                                let x = splat(*A::row(cursor, r));
-                                for v in 0..V {
-                                    sums[r][v] = multiply_add(x, row[v], sums[r][v]);
-                                }
-                            }
-                        } else {
-                            // More vectors than rows: the elements of the left line are what stays in registers.
-                            let mut x = [zero(); R];
-                            for r in 0..R {
-                                x[r] = splat(*A::row(cursor, r));
-                            }
-                            for v in 0..V {
-                                let y = B::Element::vector(line[v]);
-                                for r in 0..R {
-                                    sums[r][v] = multiply_add(x[r], y, sums[r][v]);
-                                }
-                            }
-                        }
+                        };
                     }
-                    A::advance(cursor);
+                    // What is fetched is decided once for several steps: a step has no time for it.
+                    for _ in 0..length / UNROLLED {
+                        if V > 1 && k + UNROLLED > soon {
+                            for i in k.max(soon)..k + UNROLLED {
+                                let i = (i - soon).min(R * V - 1);
+                                let at = parts[0].at + i / V * t.stride + i % V * LANES;
+                                prefetch_to_write(t.out.wrapping_add(at));
+                                prefetch(dense.wrapping_add(at));
+                            }
+                        }
+                        prefetch(A::row(&cursor, 0, 0).wrapping_add(AHEAD));
+                        if !A::MANY && R * UNROLLED > CACHE_LINE {
+                            prefetch(A::row(&cursor, 0, 0).wrapping_add(AHEAD + CACHE_LINE));
+                        }
+                        prefetch_later(ahead);
+                        if pace > CACHE_LINE {
+                            for line in 1..pace.div_ceil(CACHE_LINE) {
+                                prefetch_later(ahead.wrapping_add(line * CACHE_LINE));
+                            }
+                        }
+                        ahead = ahead.wrapping_add(pace);
+                        step!(0);
+                        step!(1);
+                        step!(2);
+                        step!(3);
+                        A::advance(&mut cursor, UNROLLED);
+                        k += UNROLLED;
+                    }
+                    for _ in 0..length % UNROLLED {
+                        step!(0);
+                        A::advance(&mut cursor, 1);
+                        k += 1;
+                    }
                 }
                 settle!(R, V, sums, parts, t, t.row + panel * R);
                 for part in &mut parts {
