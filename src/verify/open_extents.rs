@@ -19,6 +19,8 @@ use std::collections::HashSet;
 /// Drafts that are given symbols, ways to do so, and instances of each.
 const DRAFTS: usize = 12;
 const WAYS: usize = 6;
+/// Those in which one attribute alone depends on extents.
+const ALONE: [usize; 2] = [4, 5];
 const INSTANCES: usize = 28;
 
 /// Symbols are instantiated with numbers below this one.
@@ -64,8 +66,9 @@ pub(super) fn refute(
         return None;
     }
     // Drafts of one law are often alike but for what symbols stand for.
-    let mut known = HashSet::new();
-    for draft in drafts.iter().take(DRAFTS) {
+    let (mut known, mut seen) = (HashSet::new(), HashSet::new());
+    let drafts = drafts.iter().filter(|d| seen.insert(Known::of(facts, d)));
+    for draft in drafts.take(DRAFTS) {
         for way in 0..WAYS {
             let (open, symbols) = opened(facts, draft, way, rng);
             if symbols.is_empty() || !fires(facts, &open) {
@@ -108,19 +111,66 @@ fn opened(
         let extents = own.map(|(i, e)| opened(format!("{n}{i}"), *e, rng)).collect();
         open.open.push((n.clone(), extents));
     }
-    for (name, a) in &mut open.attrs {
-        let declared = facts.law.attrs.iter().find(|p| p.name == *name);
-        let extents = |k: AttrKind| matches!(k, AttrKind::Int | AttrKind::Ints | AttrKind::Shape);
-        if !declared.is_some_and(|p| extents(p.ty.kind)) {
-            continue;
-        }
-        match a {
+    let lifted = |(i, (n, _)): (usize, &(Name, Attr))| is_lifted(facts, n).then_some(i);
+    let lifted: Vec<usize> = open.attrs.iter().enumerate().filter_map(lifted).collect();
+    // Types often fit if one attribute depends on extents, and seldom if all do.
+    let alone = (ALONE.contains(&way) && !lifted.is_empty()).then(|| rng.pick(&lifted));
+    for at in lifted.into_iter().filter(|at| alone.is_none_or(|alone| alone == *at)) {
+        match &mut open.attrs[at].1 {
             Attr::Int(e) => lift(e, &symbols, way, rng),
-            Attr::Ints(list) => list.iter_mut().for_each(|e| lift(e, &symbols, way, rng)),
+            Attr::Ints(list) => {
+                for (i, e) in list.iter_mut().enumerate() {
+                    // Lists often say something of the axes of a segment, one by one.
+                    let is_near = |(name, _): &&(String, i64)| name.ends_with(&i.to_string());
+                    let near: Symbols = symbols.iter().filter(is_near).cloned().collect();
+                    let is_local = !near.is_empty() && rng.chance(0.7);
+                    lift(e, if is_local { &near } else { &symbols }, way, rng);
+                }
+            }
             _ => {}
         }
     }
+    if way > 1 {
+        balance(facts, draft, &mut open, rng);
+    }
     (open, symbols)
+}
+
+/// Whether an attribute may depend on extents.
+fn is_lifted(facts: &Facts, name: &Name) -> bool {
+    let declared = facts.law.attrs.iter().find(|p| p.name == *name);
+    let extents = |k: AttrKind| matches!(k, AttrKind::Int | AttrKind::Ints | AttrKind::Shape);
+    declared.is_some_and(|p| extents(p.ty.kind))
+}
+
+/// Gives a list the sum or the difference with another one that the draft has: types often depend on no more, such as on what is added at
+/// both ends of an axis.
+fn balance(facts: &Facts, draft: &SampleDraft, open: &mut SampleDraft, rng: &mut Random) {
+    let list = |(i, (n, a)): (usize, &(Name, Attr))| match a {
+        Attr::Ints(list) if is_lifted(facts, n) => Some((i, list.len())),
+        _ => None,
+    };
+    let lists: Vec<(usize, usize)> = draft.attrs.iter().enumerate().filter_map(list).collect();
+    let alike = |a: &(usize, usize), b: &(usize, usize)| a.0 != b.0 && a.1 == b.1 && a.1 > 0;
+    let pairs: Vec<(usize, usize)> = lists
+        .iter()
+        .flat_map(|a| lists.iter().filter(move |b| alike(a, b)).map(move |b| (a.0, b.0)))
+        .collect();
+    if pairs.is_empty() || !rng.chance(0.5) {
+        return;
+    }
+    let (a, b) = rng.pick(&pairs);
+    let is_sum = rng.chance(0.5);
+    let [(Attr::Ints(was), Attr::Ints(before)), (Attr::Ints(is), _)] =
+        [(&draft.attrs[a].1, &draft.attrs[b].1), (&open.attrs[a].1, &open.attrs[b].1)]
+    else {
+        return;
+    };
+    let kept = was.iter().zip(before).zip(is).map(|((was, before), is)| match is_sum {
+        true => &(was + before) - is,
+        false => &(before - was) + is,
+    });
+    open.attrs[b].1 = Attr::Ints(kept.collect());
 }
 
 /// Makes a number what it may be of the symbols: in the first way the same number, else one of them or a neighbour of it, or of a
