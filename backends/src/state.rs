@@ -161,7 +161,9 @@ pub struct Feed {
     pub output: usize,
     /// The number of the input.
     pub input: usize,
-    /// What it may have along the axis in which it grows.
+    /// The axis in which it grows from run to run, if it does.
+    pub axis: Option<usize>,
+    /// What it may have along that axis.
     pub limit: Option<usize>,
 }
 

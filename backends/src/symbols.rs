@@ -2,7 +2,6 @@
 
 use crate::BackendError;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Element type and extents of an input.
@@ -22,9 +21,9 @@ fn first_with<'a>(
     found.map_or_else(String::new, |((name, _), _)| format!(" in input `{name}`"))
 }
 
-/// The value of each symbol.
+/// The value of each symbol, by name: there are few, and looking through them takes least.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SymbolBindings(BTreeMap<Arc<str>, i64>);
+pub struct SymbolBindings(Vec<(Arc<str>, i64)>);
 
 impl SymbolBindings {
     /// The symbols that fit the inputs' shapes, or why there are none.
@@ -81,7 +80,7 @@ impl SymbolBindings {
         if e.as_const().is_some() {
             return;
         }
-        let rest = e.substitute(&|s| self.0.get(s).map(|&v| Extent::from(v)));
+        let rest = e.substitute(&|s| self.get(s).map(Extent::from));
         let symbols = rest.symbols();
         let [symbol] = symbols.as_slice() else { return };
         let at = |v: i64| rest.eval(&|_| Some(v));
@@ -90,30 +89,38 @@ impl SymbolBindings {
         if slope != 0 && value.wrapping_sub(zero) % slope == 0 {
             let v = value.wrapping_sub(zero) / slope;
             if at(v) == Some(value) && v >= 0 {
-                self.0.insert(symbol.clone(), v);
+                self.set(symbol, v);
             }
         }
     }
 
     /// The value of a symbol.
     pub fn get(&self, symbol: &str) -> Option<i64> {
-        self.0.get(symbol).copied()
+        self.0.iter().find(|(s, _)| **s == *symbol).map(|(_, n)| *n)
+    }
+
+    fn set(&mut self, symbol: &Arc<str>, value: i64) {
+        match self.0.binary_search_by(|(s, _)| s.cmp(symbol)) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (symbol.clone(), value)),
+        }
     }
 
     /// These values, but for those that `others` has.
     pub fn with(&self, others: &SymbolBindings) -> SymbolBindings {
-        let all = self.0.iter().chain(&others.0);
-        SymbolBindings(all.map(|(s, &n)| (s.clone(), n)).collect())
+        let mut all = self.clone();
+        others.0.iter().for_each(|(s, n)| all.set(s, *n));
+        all
     }
 
     /// Other values of the same symbols.
     pub fn map(&self, value: impl Fn(i64) -> i64) -> SymbolBindings {
-        SymbolBindings(self.0.iter().map(|(s, &n)| (s.clone(), value(n))).collect())
+        SymbolBindings(self.0.iter().map(|(s, n)| (s.clone(), value(*n))).collect())
     }
 
     /// The value of an extent, if all its symbols are bound.
     pub fn eval(&self, e: &Extent) -> Option<i64> {
-        e.as_const().or_else(|| e.eval(&|s| self.0.get(s).copied()))
+        e.as_const().or_else(|| e.eval(&|s| self.get(s)))
     }
 
     /// A shape with known extents.

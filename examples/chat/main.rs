@@ -7,7 +7,7 @@
 mod tokens;
 
 use mlc_rewrite::ndarray::{ArrayD, IxDyn};
-use mlc_rewrite::{Binding, Metadata, Model, Optimizer, Reader, Session};
+use mlc_rewrite::{Binding, Metadata, Model, Optimizer, Outputs, Reader, Session};
 use std::hint::black_box;
 use std::io::Write;
 use std::time::Instant;
@@ -82,8 +82,8 @@ impl Conversation<'_> {
         Ok(Conversation { stream, seen: 0 })
     }
 
-    /// The logits behind these tokens.
-    fn read(&mut self, ids: &[u32]) -> Result<Vec<f32>, Failure> {
+    /// What the model says behind these tokens.
+    fn read(&mut self, ids: &[u32]) -> Result<Outputs, Failure> {
         let row = |v: Vec<i64>| ArrayD::from_shape_vec(IxDyn(&[1, v.len()]), v);
         let all = self.seen + ids.len();
         let outputs = self.stream.run([
@@ -92,15 +92,17 @@ impl Conversation<'_> {
             ("position_ids", row((self.seen as i64..all as i64).collect())?),
         ])?;
         self.seen = all;
-        Ok(outputs.array::<f32>("logits")?.iter().copied().collect())
+        Ok(outputs)
     }
 }
 
 /// The likeliest token, or one that is drawn.
-fn chosen(logits: &[f32], temperature: f64, state: &mut u64) -> u32 {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+fn chosen(outputs: &Outputs, temperature: f64, state: &mut u64) -> Result<u32, Failure> {
+    let logits = outputs.array::<f32>("logits")?;
+    let logits = logits.as_slice().ok_or("logits lie one after the other")?;
+    let largest = logits.iter().fold(f32::NEG_INFINITY, |a, b| if *b > a { *b } else { a });
     if temperature <= 0.0 {
-        return logits.iter().position(|v| *v == largest).unwrap_or(0) as u32;
+        return Ok(logits.iter().position(|v| *v == largest).unwrap_or(0) as u32);
     }
     let weight = |v: &f32| (f64::from(v - largest) / temperature).exp();
     // SplitMix64.
@@ -114,7 +116,7 @@ fn chosen(logits: &[f32], temperature: f64, state: &mut u64) -> u32 {
         rest -= weight(v);
         rest <= 0.0
     };
-    logits.iter().position(hit).unwrap_or(0) as u32
+    Ok(logits.iter().position(hit).unwrap_or(0) as u32)
 }
 
 /// Bytes a second that cores read from memory, the best of several times.
@@ -147,31 +149,30 @@ fn main() -> Result<(), Failure> {
     let end = model.metadata("tokenizer.ggml.eos_token_id");
     let mut conversation = Conversation::new(&session)?;
     let start = Instant::now();
-    let mut logits = conversation.read(&prompt)?;
+    let mut outputs = conversation.read(&prompt)?;
     let prefill = start.elapsed().as_secs_f64();
-    let (mut answer, mut state, mut shown) = (vec![], asked.seed, 0);
+    let (mut count, mut state) = (0, asked.seed);
     let start = Instant::now();
-    while answer.len() < asked.tokens {
-        let token = chosen(&logits, asked.temperature, &mut state);
+    while count < asked.tokens {
+        let token = chosen(&outputs, asked.temperature, &mut state)?;
         if end == Some(&Metadata::Int(token.into())) {
             break;
         }
-        answer.push(token);
-        let text = tokens.text(&answer);
-        print!("{}", text.get(shown..).unwrap_or_default());
-        std::io::stdout().flush()?;
-        shown = text.len();
-        logits = conversation.read(&[token])?;
+        count += 1;
+        let mut shown = std::io::stdout();
+        shown.write_all(&tokens.bytes(token))?;
+        shown.flush()?;
+        outputs = conversation.read(&[token])?;
     }
     let seconds = start.elapsed().as_secs_f64();
     println!();
-    let decoded = answer.len() as f64 / seconds;
+    let decoded = count as f64 / seconds;
     let weights = std::fs::metadata(&asked.path)?.len() as f64;
     eprintln!(
         "{} tokens read at {:.1} a second, {} written at {decoded:.1} a second: {:.0} % of the bandwidth of reading memory",
         prompt.len(),
         prompt.len() as f64 / prefill,
-        answer.len(),
+        count,
         100.0 * decoded * weights / bandwidth(asked.threads)
     );
     Ok(())

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 /// The tokeniser of a file.
 pub struct Tokens {
     words: Vec<String>,
+    /// The byte that a letter stands for.
+    bytes: HashMap<char, u8>,
     numbers: HashMap<String, u32>,
     /// How early two parts are joined.
     ranks: HashMap<(String, String), usize>,
@@ -48,7 +50,8 @@ impl Tokens {
         let control = control.map(|(w, _)| w.clone()).collect();
         let single_digits = text("tokenizer.ggml.pre") == "smollm";
         let numbers = words.iter().cloned().zip(0..).collect();
-        Ok(Tokens { words, numbers, ranks, control, single_digits })
+        let bytes = (0..=255).map(|b| (letter(b), b)).collect();
+        Ok(Tokens { words, bytes, numbers, ranks, control, single_digits })
     }
 
     /// The tokens of a text.
@@ -83,12 +86,11 @@ impl Tokens {
         into.extend(parts.iter().filter_map(|p| self.numbers.get(p)));
     }
 
-    /// The text of tokens; control is left out.
-    pub fn text(&self, tokens: &[u32]) -> String {
-        let words = tokens.iter().filter_map(|t| self.words.get(*t as usize));
-        let shown = words.filter(|w| !self.control.contains(w));
-        let bytes: Vec<u8> = shown.flat_map(|w| w.chars()).filter_map(byte).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+    /// The bytes of the text that a token stands for; none of control. A letter may take several tokens.
+    pub fn bytes(&self, token: u32) -> Vec<u8> {
+        let word = self.words.get(token as usize).filter(|w| !self.control.contains(w));
+        let letters = word.into_iter().flat_map(|w| w.chars());
+        letters.filter_map(|c| self.bytes.get(&c).copied()).collect()
     }
 }
 
@@ -102,11 +104,6 @@ fn letter(b: u8) -> char {
             char::from_u32(256 + before).unwrap_or('\u{fffd}')
         }
     }
-}
-
-/// The byte that a letter stands for.
-fn byte(c: char) -> Option<u8> {
-    (0..=255).find(|b| letter(*b) == c)
 }
 
 /// The words of a text: runs of letters, of digits and of other signs, each with the blank before it, and blanks.

@@ -98,7 +98,8 @@ impl Binding<'_> {
                 .with_help("feed back an output of the input's type"));
         }
         self.feeds.retain(|f| f.input != i);
-        self.feeds.push(Feed { output: o, input: i, limit: None });
+        let axis = self.session.growing(o, i);
+        self.feeds.push(Feed { output: o, input: i, axis, limit: None });
         Ok(())
     }
 
@@ -119,9 +120,8 @@ impl Binding<'_> {
     /// There is no such input, nothing is fed back to it, or it does not grow along one axis.
     pub fn limit(&mut self, input: &str, extent: usize) -> Result<(), Error> {
         let i = self.session.input(input)?;
-        let session = self.session;
         let feed = self.feeds.iter_mut().find(|f| f.input == i);
-        match feed.filter(|f| session.growing(f).is_some()) {
+        match feed.filter(|f| f.axis.is_some()) {
             Some(feed) => feed.limit = Some(extent),
             None => {
                 let place = format!("input `{}`", shown(input));
@@ -288,7 +288,7 @@ impl Binding<'_> {
     /// Refuses a run after which a state would be longer than it may be.
     fn in_limits(&self, planned: &Planned, symbols: &Symbols) -> Result<(), Error> {
         for f in &self.feeds {
-            let (Some(limit), Some(axis)) = (f.limit, self.session.growing(f)) else { continue };
+            let (Some(limit), Some(axis)) = (f.limit, f.axis) else { continue };
             let ty = planned.plan.program.ty(planned.plan.program.outputs[f.output].1);
             let next = ty.shape[axis].eval(&|s| symbols.get(s).copied());
             let Some(next) = next.filter(|n| *n > limit as i64) else { continue };
@@ -337,10 +337,10 @@ impl Binding<'_> {
 }
 
 impl Session {
-    /// The axis along which a state grows.
-    fn growing(&self, feed: &Feed) -> Option<usize> {
+    /// The axis in which an input grows that an output is fed back to.
+    fn growing(&self, output: usize, input: usize) -> Option<usize> {
         match &self.runs {
-            Runs::Planned(p) => growing_axis(&p.plan.program, feed.output, feed.input),
+            Runs::Planned(p) => growing_axis(&p.plan.program, output, input),
             Runs::Staged(_) => None,
         }
     }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Bytes of prepared kernels that are kept for the next run with the same extents.
-const KEPT: u64 = 64 << 20;
+const KEPT: u64 = 16 << 20;
 
 /// Extents that memory is kept in mind for.
 const PLACED: usize = 64;

@@ -86,7 +86,7 @@ impl CompiledPlan {
         let apart = self.apart.lock().unwrap_or_else(|e| e.into_inner());
         let room = |f: &Feed| {
             let (input, output) = (f.input, f.output);
-            let axis = growing_axis(&self.plan.program, output, input)?;
+            let axis = f.axis?;
             let state = inputs.get(input).filter(|_| !apart.contains(&(output, input)))?;
             let ty = self.plan.program.ty(self.plan.program.outputs[output].1);
             let next = usize::try_from(symbols.eval(&ty.shape[axis])?).ok()?;

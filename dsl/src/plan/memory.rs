@@ -11,6 +11,7 @@ use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::Layout;
 use crate::library::Library;
 use crate::strided_views::{self, Viewed};
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -100,7 +101,7 @@ pub struct Buffers {
     pub appends: Vec<(usize, usize)>,
     pub(super) once: Vec<bool>,
     /// How values lie, and what leads from each input with room to its output.
-    pub(super) lies: HashMap<Value, StoredAt>,
+    pub(super) lies: FxHashMap<Value, StoredAt>,
     pub(super) spines: Vec<HashSet<NodeId>>,
 }
 
@@ -131,8 +132,8 @@ pub(super) struct StoredAt {
 /// How the values lie that were planned, before those of other extents.
 #[derive(Default)]
 pub(super) struct Lies<'a> {
-    pub(super) own: HashMap<Value, StoredAt>,
-    pub(super) others: Option<&'a HashMap<Value, StoredAt>>,
+    pub(super) own: FxHashMap<Value, StoredAt>,
+    pub(super) others: Option<&'a FxHashMap<Value, StoredAt>>,
 }
 
 impl Lies<'_> {
@@ -171,7 +172,7 @@ pub(super) struct MemoryPlanner<'a> {
     pub(super) library: &'a Library,
     symbol: Binding<'a>,
     pub(super) lies: Lies<'a>,
-    writer: HashMap<Value, usize>,
+    writer: FxHashMap<Value, usize>,
     results: HashSet<Value>,
     /// The inputs that have room, what leads from each to its output, and where what was appended to it ends.
     pub(super) rooms: &'a [Room],
@@ -341,7 +342,7 @@ impl<'a> MemoryPlanner<'a> {
             library,
             symbol,
             lies: Lies::default(),
-            writer: HashMap::new(),
+            writer: HashMap::default(),
             results: program.outputs.iter().map(|(_, v)| *v).collect(),
             rooms,
             spines,
@@ -389,7 +390,7 @@ impl<'a> MemoryPlanner<'a> {
             }
             return;
         }
-        let mut inside: HashMap<Value, StoredAt> = HashMap::new();
+        let mut inside: FxHashMap<Value, StoredAt> = HashMap::default();
         for &id in &kernel.nodes {
             let value = Value { node: id, output: 0 };
             if self.library.is_view(self.program, id) {
@@ -436,7 +437,7 @@ impl<'a> MemoryPlanner<'a> {
         &mut self,
         k: usize,
         v: Value,
-        inside: &HashMap<Value, StoredAt>,
+        inside: &FxHashMap<Value, StoredAt>,
         kernel: &Kernel,
     ) -> StoredAt {
         let node = self.program.node(v.node);

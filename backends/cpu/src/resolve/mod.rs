@@ -20,7 +20,7 @@ use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, PlannedBuffer, Room};
 use mlc_dsl::strided_views::{self, Viewed};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 mod fuse;
@@ -89,7 +89,7 @@ pub struct Surroundings<'a> {
 /// Where all values lie, and the symbols that are known.
 pub struct Places {
     pub symbols: SymbolBindings,
-    of: HashMap<Value, Location>,
+    of: FxHashMap<Value, Location>,
 }
 
 /// Bytes that a kernel or a buffer takes in the lists of a resolved program, about.
@@ -100,9 +100,9 @@ pub struct Resolver<'a> {
     cx: Surroundings<'a>,
     plan: &'a Memory,
     symbols: SymbolBindings,
-    places: HashMap<Value, Location>,
+    places: FxHashMap<Value, Location>,
     /// Where the values lie that lie as they did for other extents.
-    others: Option<&'a HashMap<Value, Location>>,
+    others: Option<&'a FxHashMap<Value, Location>>,
     /// What is prepared for the kernel that is resolved.
     own: Draft<'a>,
     /// Bytes taken for what is computed here.
@@ -128,7 +128,7 @@ type Output = (Option<Value>, DType, Vec<usize>);
 
 impl<'a> Resolver<'a> {
     fn new(cx: Surroundings<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
-        let (places, own) = (HashMap::new(), Draft::default());
+        let (places, own) = (FxHashMap::default(), Draft::default());
         Resolver { cx, plan, symbols, places, others: None, own, taken: 0, fresh: 0 }
     }
 

@@ -5,8 +5,8 @@ use crate::launch::{Epilogue, Launch};
 use crate::layout::Layout;
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::plan::PlannedBuffer;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// What holds the elements of a value.
@@ -165,7 +165,7 @@ impl Occasion<'_> {
 
     /// The same of what is alike. Inputs that are fed back lie otherwise at every step, so that symbols alone do not tell occasions apart.
     fn fingerprint(&self) -> u64 {
-        let mut state = DefaultHasher::new();
+        let mut state = FxHasher::default();
         (self.symbols, self.reads).hash(&mut state);
         self.planned.iter().for_each(|b| of_buffer(b).hash(&mut state));
         state.finish()
@@ -189,7 +189,7 @@ pub struct KnownKernels(Mutex<Vec<OfKernel>>);
 /// What one kernel was prepared for, by its fingerprint.
 #[derive(Default)]
 struct OfKernel {
-    known: HashMap<u64, Vec<Known>>,
+    known: FxHashMap<u64, Vec<Known>>,
     /// How many there are, and with how many those are dropped that nothing uses.
     count: usize,
     most: usize,
