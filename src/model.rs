@@ -15,6 +15,7 @@ use bytes::Bytes;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::shown;
+use mlc_onnx::graphdiff::{Difference, compare};
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
 use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping};
@@ -143,6 +144,19 @@ impl Model {
             ModelSource::Text { name, text } => reader.entered(name.clone(), text.clone()),
             ModelSource::Weights(file) => reader.weighed(file.clone()),
         })
+    }
+
+    /// How the graph of another ONNX model differs from this one's.
+    ///
+    /// # Errors
+    /// One of the two is no ONNX model.
+    pub fn difference(&self, other: &Model) -> Result<Difference, Error> {
+        let graph = |model: &Model| {
+            let none = || Error::new(ErrorKind::Model, "a text is no graph of ONNX");
+            let help = "optimise it and compare what is written, or compare the texts";
+            model.raw()?.ok_or_else(|| none().with_help(help))
+        };
+        Ok(compare(&graph(self)?, &graph(other)?, &self.library))
     }
 
     /// The computation as a text of the language.

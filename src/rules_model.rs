@@ -1,6 +1,9 @@
 //! A `.rules` text as a model: the last `def`, whose parameters are the inputs.
 
+mod application;
 mod extents;
+
+pub use application::application;
 
 use crate::error::{Error, ErrorKind};
 use mlc_dsl::build::{BuildError, Builder};

@@ -1,6 +1,7 @@
 //! Runs a closure with enough stack for recursion, because matching recurses over the depth of a model, and the caller's thread may have a small stack.
 
 use crate::error::{Error, ErrorKind};
+use mlc_explore::progress;
 
 /// Bytes of stack that work on a model gets; what is not used takes no memory.
 pub(crate) const BYTES: usize = 256 << 20;
@@ -12,6 +13,8 @@ pub(crate) const BYTES: usize = 256 << 20;
 pub(crate) fn with_room<R: Send>(
     work: impl FnOnce() -> Result<R, Error> + Send,
 ) -> Result<R, Error> {
+    let end = progress::end();
+    let work = move || progress::under(end, work);
     std::thread::scope(|scope| {
         match std::thread::Builder::new().stack_size(BYTES).spawn_scoped(scope, work) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),

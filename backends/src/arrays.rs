@@ -208,6 +208,22 @@ impl<'a> ArrayMut<'a> {
         Ok(ArrayMut { dtype: T::DTYPE, shape, bytes: T::bytes_mut(elements) })
     }
 
+    /// The bytes of elements in row-major order, for a caller whose arrays are not `ndarray`'s.
+    ///
+    /// # Errors
+    /// The shape has another number of elements, or they are texts.
+    pub fn of_bytes(
+        dtype: DType,
+        shape: Vec<usize>,
+        bytes: &'a mut [u8],
+    ) -> Result<ArrayMut<'a>, ArrayError> {
+        let len = shape.iter().try_fold(dtype.size(), |n, &extent| n.checked_mul(extent));
+        match len == Some(bytes.len()) && dtype != DType::Str {
+            true => Ok(ArrayMut { dtype, shape, bytes }),
+            false => Err(ArrayError::Shape { shape, elements: bytes.len() / dtype.size() }),
+        }
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype
@@ -401,6 +417,16 @@ mod tests {
         let seen = any.array::<f32>().expect("f32");
         assert!(seen.is_view());
         assert_eq!(seen.as_ptr(), place);
+    }
+
+    #[test]
+    fn bytes_are_lent_as_arrays() {
+        let mut bytes = [0u8; 8];
+        let lent = ArrayMut::of_bytes(DType::F32, vec![2, 1], &mut bytes).expect("two");
+        assert_eq!((lent.dtype(), lent.shape()), (DType::F32, &[2, 1][..]));
+        assert!(ArrayMut::of_bytes(DType::F32, vec![3], &mut bytes).is_err());
+        assert!(ArrayMut::of_bytes(DType::F32, vec![usize::MAX, 9], &mut bytes).is_err());
+        assert!(ArrayMut::of_bytes(DType::Str, vec![1], &mut bytes).is_err());
     }
 
     #[test]

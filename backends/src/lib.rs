@@ -14,6 +14,7 @@ pub use ndarray;
 pub mod arrays;
 mod cores;
 pub mod device;
+mod forks;
 pub mod memory;
 pub mod reference;
 pub mod state;

@@ -5,6 +5,7 @@
 //!
 //! A region of tasks is open while its caller computes it. Whoever helps begins with its own range of the tasks, the same
 //! in every region, so that what a core holds in its cache is read there again, and then takes what is left of the others'.
+//! A process that is forked has none of its parent's threads: it gets a set of its own.
 //! Between two regions a worker waits a moment for the next one before it sleeps: waking takes longer than most regions.
 //! The core of a region's caller is left to it (`cores.rs`).
 
@@ -12,8 +13,8 @@ use crate::cores::Cores;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a thread waits awake: a worker for another region, a caller for those who still help.
@@ -22,8 +23,40 @@ const AWAKE: Duration = Duration::from_micros(200);
 /// Ranges that the tasks of a region are cut into at most.
 const RANGES: usize = 32;
 
+/// Those of this process; null before work is first shared. Never freed: workers live as long as their process.
+static SHARED: AtomicPtr<Workers> = AtomicPtr::new(std::ptr::null_mut());
+
 /// Those of this process.
-static SHARED: LazyLock<Workers> = LazyLock::new(|| Workers::new(cores()));
+fn shared() -> &'static Workers {
+    // SAFETY: what is not null was leaked below.
+    match unsafe { SHARED.load(Ordering::Acquire).as_ref() } {
+        Some(workers) => workers,
+        None => first(),
+    }
+}
+
+/// The child of a fork starts workers of its own.
+extern "C" fn forget() {
+    SHARED.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+#[cold]
+fn first() -> &'static Workers {
+    static FORKS: Once = Once::new();
+    // Work that the fork interrupts in the parent does not go on in the child, so nobody there holds the parent's set.
+    FORKS.call_once(|| crate::forks::in_child(forget));
+    let new = Box::into_raw(Box::new(Workers::new(cores())));
+    let null = std::ptr::null_mut();
+    match SHARED.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: it was made above, and is not freed any more.
+        Ok(_) => unsafe { &*new },
+        Err(_) => {
+            // SAFETY: nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+            shared()
+        }
+    }
+}
 
 thread_local! {
     /// How many threads the work of this thread may take, itself included; `None` outside of a run.
@@ -44,12 +77,12 @@ pub fn share() -> usize {
 
 /// Calls `f` as a run of `threads` threads: until it returns, this thread counts as one that is at work.
 pub fn enter<R>(threads: usize, f: impl FnOnce() -> R) -> R {
-    SHARED.enter(threads, f)
+    shared().enter(threads, f)
 }
 
 /// Calls `f` for every task, in any order, on this thread and on those that help.
 pub fn each(threads: usize, tasks: usize, f: impl Fn(usize) + Sync) {
-    SHARED.each(threads, tasks, &f);
+    shared().each(threads, tasks, &f);
 }
 
 /// The same on as many threads as this one may take, for tasks that can fail: the error of the first of those that do.

@@ -5,10 +5,10 @@ use crate::content::{Content, content};
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
 use crate::input_values::{GivenValue, InputValues, notes};
-use crate::{architectures, recurrences, rules_model, stack::with_room, stdlib};
+use crate::{architectures, recurrences, rules_model, show, stack::with_room, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
-use mlc_dsl::ir::{Attr, Program};
+use mlc_dsl::ir::{Attr, DType, Program, Type};
 use mlc_dsl::library::Library;
 use mlc_explore::progress;
 use mlc_onnx::{ImportError, Loops, RawModel, import_keeping, parse_onnx};
@@ -164,6 +164,25 @@ impl Reader {
     pub fn from_rules(&self, text: impl Into<String>) -> Result<Model, Error> {
         let text = text.into();
         with_room(|| self.entered("model.rules".into(), text))
+    }
+
+    /// A layer or an operator by itself as a model: its arrays, of these element types and extents, in the order of its parameters, are the inputs.
+    /// Attributes that are not given take their defaults.
+    ///
+    /// # Errors
+    /// Nothing has that name, or it is not defined for these arrays and attributes.
+    pub fn layer(
+        &self,
+        name: &str,
+        arrays: &[(DType, Vec<usize>)],
+        attributes: &[(String, Attr)],
+    ) -> Result<Model, Error> {
+        with_room(|| {
+            let library = self.library()?;
+            let types: Vec<Type> = arrays.iter().map(|(d, shape)| Type::known(*d, shape)).collect();
+            let program = rules_model::application(&library, name, &types, attributes)?;
+            self.entered("model.rules".into(), show::program(&program, &library, "model"))
+        })
     }
 
     /// The shipped declarations and those of the user, without a model.

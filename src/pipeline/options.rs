@@ -75,7 +75,11 @@ impl Extractor for Budgeted {
         stop: mlc_extract::Stop<'_>,
     ) -> Result<Extraction, ExtractError> {
         let began = Instant::now();
-        let over = || stop() || self.deadline.is_some_and(|d| began.elapsed() >= d);
+        let over = || {
+            stop()
+                || self.deadline.is_some_and(|d| began.elapsed() >= d)
+                || mlc_explore::progress::is_told_to_end()
+        };
         let endless = |steps: u64| if self.deadline.is_some() { u64::MAX } else { steps };
         let threads = self.threads.clamp(1, 2);
         match self.solver {

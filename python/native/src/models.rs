@@ -3,6 +3,7 @@
 use crate::dtypes;
 use crate::handles::{Held, held, hold};
 use crate::module::Named;
+use crate::optimized::json;
 use crate::settings;
 use crate::waiting::wait;
 use mlc_rewrite::{Model, TensorInfo};
@@ -19,6 +20,7 @@ pub const FUNCTIONS: &[Named] = &[
     (c"model_values", values),
     (c"model_notes", notes),
     (c"model_text", text),
+    (c"model_difference", difference),
 ];
 
 impl Held for Model {
@@ -98,4 +100,11 @@ fn text<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let model = model(args)?;
     let text = args.py().detach(|| model.text());
     Ok(text.into_pyobject(args.py())?.into_any())
+}
+
+/// `(model, other) -> json`
+fn difference<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let (a, b) = (model(args)?, held::<Model>(&args.get_item(1)?)?);
+    let found = wait(args.py(), move || a.difference(&b))?;
+    Ok(json(&found)?.into_pyobject(args.py())?.into_any())
 }

@@ -1,6 +1,6 @@
 //! The module and its table of functions.
 
-use crate::{command, models, optimized, sessions};
+use crate::{command, models, optimized, rules, sessions, streams};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyModule, PyTuple};
@@ -48,8 +48,15 @@ pub unsafe extern "C" fn PyInit__native() -> *mut ffi::PyObject {
 /// The module with its functions.
 fn filled(module: Bound<'_, PyModule>) -> PyResult<Bound<'_, PyModule>> {
     module.setattr("version", env!("CARGO_PKG_VERSION"))?;
-    for table in [models::FUNCTIONS, optimized::FUNCTIONS, sessions::FUNCTIONS, command::FUNCTIONS]
-    {
+    let tables = [
+        models::FUNCTIONS,
+        optimized::FUNCTIONS,
+        sessions::FUNCTIONS,
+        streams::FUNCTIONS,
+        rules::FUNCTIONS,
+        command::FUNCTIONS,
+    ];
+    for table in tables {
         for (name, function) in table {
             let function = *function;
             let call = move |args: &Bound<'_, PyTuple>, _: Option<&Bound<'_, PyDict>>| {

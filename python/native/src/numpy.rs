@@ -37,6 +37,9 @@ const ROW_MAJOR: c_int = 0x1;
 /// Each element lies where its type wants it.
 const ALIGNED: c_int = 0x100;
 
+/// The elements may be written.
+const WRITEABLE: c_int = 0x400;
+
 /// The class `numpy.ndarray`.
 fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -72,6 +75,11 @@ impl<'a, 'py> NumPyArray<'a, 'py> {
     pub fn is_plain(&self) -> bool {
         let native = matches!(self.descriptor().order as u8, b'=' | b'|' | b'<');
         native && self.fields().flags & (ROW_MAJOR | ALIGNED) == ROW_MAJOR | ALIGNED
+    }
+
+    /// True if the elements may be written.
+    pub fn is_writeable(&self) -> bool {
+        self.fields().flags & WRITEABLE != 0
     }
 
     /// NumPy's number of the element type.

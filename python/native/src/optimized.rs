@@ -46,7 +46,8 @@ fn values<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     described(args.py(), &optimized.inputs(), &optimized.outputs())
 }
 
-fn json(value: &impl serde::Serialize) -> PyResult<String> {
+/// A value as JSON.
+pub fn json(value: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(|e| PyValueError::new_err(e.to_string()))
 }
 

@@ -13,10 +13,14 @@ An ONNX model is a path, ``bytes``, an ``onnx.ModelProto`` or an ``onnx_ir.Model
 * `optimize` makes a smaller, equal model of it, checks it, and says what was done;
 * `Session` runs it, as ``onnxruntime.InferenceSession`` does;
 * `Model` is one that is read once, with shapes, bound symbols and rules;
+* `Rules` are layers and laws of one's own, checked, and called on arrays;
+* `diff` compares two graphs, and `fuzz` tries the optimiser on random ones;
 * `Error` is what everything raises, with one class for each kind.
 
 Importing this package takes milliseconds: NumPy is imported with the first array.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from ._errors import (
     CheckError,
@@ -36,15 +40,26 @@ from ._model import Model, Value
 from ._native import version as __version__
 from ._optimize import OptimizedModel, optimize
 from ._report import Explanation, Report, WhyNot
+from ._rules import Check, Counterexample, Layer, Rules
 from ._session import Session
+from ._stream import Stream
+from ._tools import Difference, Fuzzed, diff, fuzz
+
+if TYPE_CHECKING:
+    from .torch import from_torch as from_torch
 
 __all__ = [
+    "Check",
     "CheckError",
+    "Counterexample",
+    "Difference",
     "Error",
     "Explanation",
     "ExportError",
     "FileError",
+    "Fuzzed",
     "InputError",
+    "Layer",
     "Model",
     "ModelError",
     "OptimizedModel",
@@ -52,12 +67,26 @@ __all__ = [
     "PipelineError",
     "Report",
     "ResourcesError",
+    "Rules",
     "RulesError",
     "RunError",
     "Session",
     "SettingError",
+    "Stream",
     "Value",
     "WhyNot",
     "__version__",
+    "diff",
+    "fuzz",
     "optimize",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # PyTorch is imported by what needs it.
+    if name in ("from_torch", "torch"):
+        import importlib
+
+        module = importlib.import_module(".torch", __name__)
+        return module if name == "torch" else module.from_torch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,22 @@ _ONNX = {
 }
 
 
+_OWN = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "f64": "float64",
+    "bool": "bool",
+    **{f"i{bits}": f"int{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+}
+
+
+def dtype_of_text(name: str) -> str:
+    """What NumPy calls an element type of the rule language."""
+    return _OWN.get(name, name)
+
+
 class Value(NamedTuple):
     """An input or output of a model."""
 

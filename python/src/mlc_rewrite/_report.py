@@ -16,10 +16,10 @@ def parsed(text: str) -> dict[str, Any]:
     return data
 
 
-def _json(data: dict[str, Any]) -> str:
+def _json(data: dict[str, Any], default: Any = None) -> str:
     import json
 
-    return json.dumps(data)
+    return json.dumps(data, default=default)
 
 
 def escape(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from . import _native, _settings
 from ._model import Model, Value, _signature, values as _values
 from ._optimize import OptimizedModel, _collected, _read
+from ._stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -153,6 +154,15 @@ class Session:
     def get_outputs(self) -> list[Value]:
         """The outputs, in order."""
         return list(self._outputs)
+
+    def bind(self) -> Stream:
+        """A stream of runs that holds nothing yet: inputs that stay, outputs that are fed back, outputs in arrays of the caller."""
+        return Stream._of(_native.stream_of(self._handle))
+
+    @property
+    def appended(self) -> list[tuple[str, str]]:
+        """The outputs that are an input with more after it along an axis, each with that input: what a cache is, by the operators."""
+        return _native.session_appended(self._handle)
 
     @property
     def optimized(self) -> OptimizedModel | None:

@@ -1,0 +1,161 @@
+"""Comparing graphs, and fuzzing the optimiser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import _native, _settings
+from ._model import Model
+from ._report import _json, parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Difference:
+    """How two graphs differ; it is true if they do."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, told: str) -> None:
+        self._data = parsed(told)
+
+    def __bool__(self) -> bool:
+        return bool(self._data["interface"] or self._data["operators"] or any(c["count"] for c in self._data["constants"]))
+
+    @property
+    def operators(self) -> dict[str, dict[str, Any]]:
+        """Operators of which the models have different nodes: how many ``before`` and ``after``, and which were ``removed``, ``added``, ``changed``."""
+        return dict(self._data["operators"])
+
+    @property
+    def interface(self) -> list[tuple[str, str, str]]:
+        """Operator sets, inputs and outputs that differ: what it is, the first model's, the second's."""
+        return [(what, a, b) for what, a, b in self._data["interface"]]
+
+    @property
+    def same(self) -> int:
+        """Nodes that compute the same value in both models."""
+        return int(self._data["same"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, by the names that ``mlc-rewrite diff --json`` has."""
+        return dict(self._data)
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return _json(self._data)
+
+    def __str__(self) -> str:
+        if not self:
+            return f"the graphs are the same: {self.same} nodes"
+        lines = [f"{what}: {a} -> {b}" for what, a, b in self.interface]
+        lines.append(f"{self.same} nodes compute the same in both")
+        lines.extend(f"{name}: {o['before']} -> {o['after']}" for name, o in self.operators.items())
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<mlc_rewrite.Difference in {len(self.operators)} operators, {self.same} nodes the same>"
+
+
+def diff(a: Any, b: Any) -> Difference:
+    """How the graph of an ONNX model differs from that of another: nodes, constants, inputs and outputs.
+
+    Args:
+        a, b: As `Model` takes them, or `OptimizedModel`.
+
+    Raises:
+        ModelError: One of them is no ONNX model.
+    """
+    return Difference(_native.model_difference(_graph(a)._handle, _graph(b)._handle))
+
+
+def _graph(source: Any) -> Model:
+    from ._optimize import OptimizedModel
+
+    if isinstance(source, OptimizedModel):
+        return Model(source.to_bytes())
+    return source if isinstance(source, Model) else Model(source)
+
+
+class Fuzzed:
+    """What a campaign of `fuzz` found; it is true if nothing is wrong."""
+
+    __slots__ = ("_data", "text")
+
+    def __init__(self, data: dict[str, Any], text: str) -> None:
+        self._data = data
+        self.text = text
+        """What was found, for people."""
+
+    def __bool__(self) -> bool:
+        return not self.failures
+
+    @property
+    def cases(self) -> int:
+        """Programs that were tried."""
+        return int(self._data["cases"])
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """What went wrong, each with the smallest ``program`` for which it does, and the ``laws`` to blame."""
+        return list(self._data["failures"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, by the names that ``mlc-rewrite fuzz --json`` has."""
+        return dict(self._data)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<mlc_rewrite.Fuzzed {self.cases} programs, {len(self.failures)} failures>"
+
+
+def fuzz(
+    *,
+    time: float | None = None,
+    cases: int | None = None,
+    rules: Any = None,
+    fp: str | None = None,
+    without: str | Iterable[str] | None = None,
+    seed: int | None = None,
+) -> Fuzzed:
+    """Tries the whole pipeline on random programs, in a process of its own: optimised and run in every way, against the reference interpreter.
+
+    Args:
+        time: Seconds to go on for; 60 if neither this nor ``cases`` is given.
+        cases: Programs to try.
+        rules: Paths of further laws and layers, or `Rules`, which then take part.
+        fp, without: Which laws may fire, as for `optimize`.
+        seed: Equal seeds try equal programs.
+
+    Raises:
+        Error: The command does not run: its message.
+    """
+    import os
+    import subprocess
+    import sys
+    import tempfile
+
+    from ._errors import Error
+
+    with tempfile.TemporaryDirectory() as folder:
+        report = os.path.join(folder, "report.json")
+        paths = []
+        for number, (name, text) in enumerate(_settings.rules(rules) or []):
+            path = name if text is None else os.path.join(folder, f"{number}.rules")
+            if text is not None:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            paths.append(path)
+        given = {"--time": time, "--cases": cases, "--fp": fp, "--seed": seed}
+        arguments = [part for name, value in given.items() if value is not None for part in (name, str(value))]
+        arguments += [part for path in paths for part in ("--rules", path)]
+        arguments += [part for law in _settings.names(without) or [] for part in ("--without", law)]
+        command = [sys.executable, "-m", "mlc_rewrite", "fuzz", "--json", report, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode > 1 or not os.path.exists(report):
+            raise Error(done.stderr.strip().removeprefix("error: "))
+        with open(report, encoding="utf-8") as file:
+            return Fuzzed(parsed(file.read()), done.stdout)
