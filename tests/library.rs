@@ -1,6 +1,6 @@
 //! The library's entry point: right and wrong uses, values, files, threads.
 
-use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::ir::{Attr, DType, Tensor};
 use mlc_onnx::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo, write_onnx};
 use mlc_rewrite::ndarray::{Array2, ArrayD, array};
 use mlc_rewrite::{
@@ -565,4 +565,36 @@ fn what_was_not_chosen_is_explained() {
     let e = optimized.why_not("gelo").expect_err("no such layer");
     assert_eq!(e.kind(), ErrorKind::Setting);
     assert!(e.help().is_some_and(|h| h.contains("gelu")), "{e}");
+}
+
+#[test]
+fn a_layer_is_a_model_by_itself() {
+    let text = "def snake(x: F[..s], alpha: float in 0.5..2) -> F[..s]\n  = x + sin(alpha * x)^2 / alpha\n";
+    let reader = Reader::new().rules_text("snake.rules", text);
+    let x = [(DType::F32, vec![2])];
+    let alpha = |v: f64| [("alpha".to_string(), Attr::float(v))];
+    let model = reader.layer("snake", &x, &alpha(1.0)).expect("a model");
+    let outputs = model.session().and_then(|s| s.run([("x", array![0.0f32, 0.0])])).expect("runs");
+    assert_eq!(outputs["y"].shape(), [2]);
+    let refused = |name: &str, arrays: &[(DType, Vec<usize>)], attributes: &[(String, Attr)]| {
+        let error = reader.layer(name, arrays, attributes).expect_err("refused");
+        assert!(error.help().is_some() && error.place().is_some(), "{error}");
+        (error.kind(), error.message().to_string())
+    };
+    let (kind, message) = refused("snak", &x, &alpha(1.0));
+    assert_eq!((kind, message.as_str()), (ErrorKind::Setting, "there is no layer `snak`"));
+    assert_eq!(refused("snake", &[], &alpha(1.0)).0, ErrorKind::Input);
+    assert_eq!(refused("snake", &[(DType::I64, vec![2])], &alpha(1.0)).0, ErrorKind::Input);
+    assert_eq!(refused("snake", &x, &[]).0, ErrorKind::Setting);
+    assert_eq!(refused("snake", &x, &[("beta".into(), Attr::int(1))]).0, ErrorKind::Setting);
+    assert_eq!(refused("snake", &x, &[("alpha".into(), Attr::Bool(true))]).0, ErrorKind::Setting);
+}
+
+#[test]
+fn graphs_are_compared() {
+    let text = model("def f(x: f32[2]) -> f32[2]\n  = x\n");
+    assert_eq!(text.difference(&text).err().map(|e| e.kind()), Some(ErrorKind::Model));
+    let bytes = mlc_onnx::to_bytes(&dense()).expect("bytes");
+    let dense = Model::from_bytes(bytes).expect("a model");
+    assert!(dense.difference(&dense).expect("graphs").is_none());
 }

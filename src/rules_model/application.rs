@@ -27,7 +27,8 @@ pub fn application(
         let help = format!("its arrays are {}", known.join(", "));
         return Err(Error::new(ErrorKind::Input, message).at(place()).with_help(help));
     }
-    for (i, ty) in call.inputs.iter().zip(types).filter(|(i, ty)| !i.ty.dtype.admits(ty.dtype)) {
+    let mut pairs = call.inputs.iter().zip(types);
+    if let Some((i, ty)) = pairs.find(|(i, ty)| !i.ty.dtype.admits(ty.dtype)) {
         let place = format!("input `{}`", i.name);
         let message = format!("{place} of `{}` is no array of {}", shown(name), ty.dtype);
         let help = "give an array of another element type";
