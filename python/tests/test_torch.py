@@ -163,7 +163,7 @@ def test_what_cannot_be_exported_is_left_to_pytorch() -> None:
     x = torch.randn(4, 4)
     for _ in range(2):
         torch.testing.assert_close(fast(x), torch.linalg.eigvals(x).real.sort().values)
-    assert last().reason
+    assert "eig" in str(last().reason)
 
 
 def test_images_and_transformers() -> None:
@@ -171,9 +171,20 @@ def test_images_and_transformers() -> None:
         torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     ).eval()
     encoder = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
-    for module, x in [(convolutions, torch.randn(2, 3, 16, 16)), (encoder, torch.randn(2, 5, 32))]:
-        fast = compiled(module)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            for _ in range(2):
-                torch.testing.assert_close(fast(x), module(x), rtol=1e-4, atol=1e-5)
+    # What PyTorch computes a whole layer by in evaluation is an operator that its exporter does not know.
+    known = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        for module, x in [(convolutions, torch.randn(2, 3, 16, 16)), (encoder, torch.randn(2, 5, 32))]:
+            fast = compiled(module)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", RuntimeWarning)
+                for _ in range(2):
+                    torch.testing.assert_close(fast(x), module(x), rtol=1e-4, atol=1e-5)
+            assert last().reason is None
+    finally:
+        torch.backends.mha.set_fastpath_enabled(known)
+    torch._dynamo.reset()
+    fast, x = compiled(encoder), torch.randn(2, 5, 32)
+    torch.testing.assert_close(fast(x), encoder(x))
+    assert "_transformer_encoder_layer_fwd" in str(last().reason)

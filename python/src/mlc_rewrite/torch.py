@@ -128,7 +128,7 @@ class Graph:
             way = _Way(self.module, args, expected, self._options)
             worst = way.difference(args, expected)
         except Exception as error:  # noqa: BLE001: whatever an exporter raises, eager PyTorch computes it
-            self.reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            self.reason = _cause(error)
             return self._left(expected)
         if worst is not None:
             self.reason = worst
@@ -145,6 +145,20 @@ class Graph:
     def __repr__(self) -> str:
         state = f"left to PyTorch: {self.reason}" if self.reason else f"{len(self.sessions)} sessions"
         return f"<mlc_rewrite.torch.Graph of {len(self.module.graph.nodes)} nodes, {state}>"
+
+
+def _cause(error: BaseException) -> str:
+    """What an error says in one line: that of the innermost one it was caused by, for exporters wrap what fails in advice."""
+    import re
+
+    said = f"{type(error).__name__}"
+    inner: BaseException | None = error
+    while inner is not None:
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", str(inner)).strip().splitlines()
+        if lines:
+            said = f"{type(inner).__name__}: {lines[0].strip()}"
+        inner = inner.__cause__
+    return said
 
 
 def _unfit(module: torch.fx.GraphModule, args: tuple[Any, ...]) -> str | None:
