@@ -4,7 +4,7 @@
     python3 benches/varying.py MODEL.onnx INPUT=AXES... --symbol n=1..128 [--count 24] [--threads 1] [--grow] [--peers onnxruntime,openvino]
                                [--feed present=past | --callers 4]
 
-AXES are numbers, symbols, or sums of them such as `past+1`. Every symbol is drawn anew for each run, or grows from its first number by one
+AXES are numbers, symbols, or sums and products of them such as `past+1` and `32*h`. Every symbol is drawn anew for each run, or grows from its first number by one
 with `--grow`, as the length of a cache does. Every runtime has a process of its own, which is given the same arrays: ones of integers and truth values,
 sixteenths of real numbers. Prints seconds of all first runs and of all second ones, bytes of memory before and after, each also as a part of the best
 peer's, and how far the sums of the outputs differ. Our side is the example `varying`, built with `--release`.
@@ -13,6 +13,7 @@ With `--feed present=past` every output whose name begins with `present` is the 
 by a binding here, by `io_binding` in ONNX Runtime; such inputs are given once, and there are no second runs. With every run is made by so many threads, over and over for two seconds, and its time is that of a run, all threads together.
 """
 import argparse
+import math
 import pathlib
 import random
 import re
@@ -139,7 +140,8 @@ class Side(Process):
 
 
 def extent(text, values):
-    return sum(values[t] if t in values else int(t) for t in text.split("+"))
+    number = lambda t: values[t] if t in values else int(t)
+    return sum(math.prod(map(number, term.split("*"))) for term in text.split("+"))
 
 
 def drawn(args):

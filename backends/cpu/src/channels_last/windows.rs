@@ -41,15 +41,25 @@ impl Windows {
         let (mut from, mut to) = (three(&window.from, 1)?, three(&window.to, 1)?);
         // Positions of one image are evenly spaced, so that strides of single positions do not matter.
         let pitch = usize::try_from(x.strides[rank - 2]).ok()?;
-        let steps = [from[1] * from[2], from[2]].map(|n| n * pitch);
+        let apart = [from[1] * from[2], from[2]].map(|n| n * pitch);
         let outer = x.strides[1..rank - 2].iter().zip(&x.shape[1..]).rev();
         let is_even = outer
-            .zip(steps.iter().rev())
+            .zip(apart.iter().rev())
             .all(|((&s, &n), &step)| n == 1 || usize::try_from(s) == Ok(step));
         let image = usize::try_from(x.strides[0]).ok()?;
         let neighbours = x.strides[rank - 1] == 1 || x.shape[rank - 1] == 1;
-        let (size, stride) = (three(&window.size, 1)?, three(&window.stride, 1)?);
-        let (low, dilation) = (three(&window.low, 0)?, three(&window.dilation, 1)?);
+        let (mut size, mut stride) = (three(&window.size, 1)?, three(&window.stride, 1)?);
+        let (mut low, mut dilation) = (three(&window.low, 0)?, three(&window.dilation, 1)?);
+        // Lines are along the last axis that there is more of than one position: signals often come as images of one column.
+        for _ in 0..2 {
+            if [from[2], to[2], size[2]] == [1; 3] && low[2] == 0 {
+                for axes in [&mut from, &mut to, &mut size, &mut stride, &mut dilation] {
+                    *axes = [1, axes[0], axes[1]];
+                }
+                low = [0, low[0], low[1]];
+            }
+        }
+        let steps = [from[1] * from[2], from[2]].map(|n| n * pitch);
         let tap = |t: usize| {
             let (p, i, j) = (t / size[2] / size[1], t / size[2] % size[1], t % size[2]);
             let line = p * dilation[0] * from[1] + i * dilation[1];

@@ -87,6 +87,8 @@ pub trait Rows<const R: usize>: Copy {
     type Cursor: Copy;
     /// There may be more than one piece.
     const MANY: bool;
+    /// Steps that are taken between fetches: four, or one where more pointers than that leave registers for would be in use.
+    const STEPS: usize;
 
     /// Pieces, and steps of each.
     fn pieces(&self) -> (usize, usize);
@@ -114,6 +116,7 @@ pub struct Interleaved {
 impl<const R: usize> Rows<R> for Interleaved {
     type Cursor = *const f32;
     const MANY: bool = false;
+    const STEPS: usize = 4;
 
     #[inline(always)]
     fn pieces(&self) -> (usize, usize) {
@@ -147,6 +150,7 @@ pub struct Pointed<'a> {
 impl<const R: usize> Rows<R> for Pointed<'_> {
     type Cursor = ([*const f32; R], usize);
     const MANY: bool = true;
+    const STEPS: usize = 1;
 
     #[inline(always)]
     fn pieces(&self) -> (usize, usize) {
@@ -235,6 +239,7 @@ fn opaque(at: *const f32) -> *const f32 {
 impl<const R: usize> Rows<R> for Even<'_> {
     type Cursor = Thirds;
     const MANY: bool = true;
+    const STEPS: usize = 4;
 
     #[inline(always)]
     fn pieces(&self) -> (usize, usize) {

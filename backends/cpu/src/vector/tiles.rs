@@ -99,9 +99,6 @@ macro_rules! tiles {
         /// Elements of a line of a cache.
         const CACHE_LINE: usize = 16;
 
-        /// Steps that are taken one after the other.
-        const UNROLLED: usize = 4;
-
         /// How far ahead of its use the left panel is fetched into the first-level cache, in elements.
         const AHEAD: usize = 128;
 
@@ -222,7 +219,7 @@ macro_rules! tiles {
             let (pieces, length) = a.pieces();
             let depth = pieces * length;
             // Spread evenly over all that is summed here. If nothing is ahead, an address that is mapped is fetched again and again.
-            let pace = ahead.len().div_ceil((count * depth).max(1)) * UNROLLED;
+            let pace = ahead.len().div_ceil((count * depth).max(1)) * A::STEPS;
             let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
             // What the sums will meet is fetched shortly before: what is summed would drive it out of the first-level cache again.
             let soon = depth.saturating_sub(R * V + SOON);
@@ -275,9 +272,9 @@ macro_rules! tiles {
                         };
                     }
                     // What is fetched is decided once for several steps: a step has no time for it.
-                    for _ in 0..length / UNROLLED {
-                        if V > 1 && k + UNROLLED > soon {
-                            for i in k.max(soon)..k + UNROLLED {
+                    for _ in 0..length / A::STEPS {
+                        if V > 1 && k + A::STEPS > soon {
+                            for i in k.max(soon)..k + A::STEPS {
                                 let i = (i - soon).min(R * V - 1);
                                 let at = parts[0].at + i / V * t.stride + i % V * LANES;
                                 prefetch_to_write(t.out.wrapping_add(at));
@@ -285,7 +282,7 @@ macro_rules! tiles {
                             }
                         }
                         prefetch(A::row(&cursor, 0, 0).wrapping_add(AHEAD));
-                        if !A::MANY && R * UNROLLED > CACHE_LINE {
+                        if !A::MANY && R * A::STEPS > CACHE_LINE {
                             prefetch(A::row(&cursor, 0, 0).wrapping_add(AHEAD + CACHE_LINE));
                         }
                         prefetch_later(ahead);
@@ -296,13 +293,15 @@ macro_rules! tiles {
                         }
                         ahead = ahead.wrapping_add(pace);
                         step!(0);
-                        step!(1);
-                        step!(2);
-                        step!(3);
-                        A::advance(&mut cursor, UNROLLED);
-                        k += UNROLLED;
+                        if A::STEPS > 1 {
+                            step!(1);
+                            step!(2);
+                            step!(3);
+                        }
+                        A::advance(&mut cursor, A::STEPS);
+                        k += A::STEPS;
                     }
-                    for _ in 0..length % UNROLLED {
+                    for _ in 0..length % A::STEPS {
                         step!(0);
                         A::advance(&mut cursor, 1);
                         k += 1;
