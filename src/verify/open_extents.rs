@@ -21,6 +21,8 @@ const DRAFTS: usize = 12;
 const WAYS: usize = 6;
 /// Those in which one attribute alone depends on extents.
 const ALONE: [usize; 2] = [4, 5];
+/// How often these are tried until the law fires.
+const TRIES: usize = 8;
 const INSTANCES: usize = 28;
 
 /// Symbols are instantiated with numbers below this one.
@@ -70,10 +72,13 @@ pub(super) fn refute(
     let drafts = drafts.iter().filter(|d| seen.insert(Known::of(facts, d)));
     for draft in drafts.take(DRAFTS) {
         for way in 0..WAYS {
-            let (open, symbols) = opened(facts, draft, way, rng);
-            if symbols.is_empty() || !fires(facts, &open) {
+            let tries = if ALONE.contains(&way) { TRIES } else { 1 };
+            let Some((open, symbols)) = (0..tries).find_map(|_| {
+                let (open, symbols) = opened(facts, draft, way, rng);
+                (!symbols.is_empty() && fires(facts, &open)).then_some((open, symbols))
+            }) else {
                 continue;
-            }
+            };
             for i in 0..INSTANCES {
                 let Some(values) = values(&symbols, i, rng) else { break };
                 let closed = closed(&open, &values);

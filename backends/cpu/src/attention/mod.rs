@@ -149,11 +149,6 @@ impl Launch for Attention {
             v: inputs[2].typed(),
             mask: inputs.get(3).map_or(&[], |m| m.bytes),
         };
-        if self.is_few() {
-            let shared = SharedSlice::new(out);
-            cx.threads.each(self.heads.len(), |head| self.few(head, &data, &shared));
-            return Ok(());
-        }
         let enough = (cx.threads.count() * 2).div_ceil(self.heads.len());
         let blocks = self.s.div_ceil(MOST_ROWS).max(enough.min(self.s.div_ceil(shape().rows)));
         let shared = SharedSlice::new(out);
@@ -182,10 +177,17 @@ impl Attention {
         let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
         // Tiles of few rows take several panels of the right operand at once, and want the left one packed.
         let few = high <= wide && strip_panels(wide) > 1;
+        let direct = self.is_few();
         // Rows that no transpose of vectors packs are as good where they lie, once they lie close together.
         let lines = !few && wide < LINES;
         let held = if few { part * most } else { 0 };
-        let lens = [whole * d, right_len(most, d), part * pitch, held, right_len(e, most)];
+        let lens = [
+            whole * d,
+            right_len(most, d),
+            part * pitch,
+            held,
+            if direct { 0 } else { right_len(e, most) },
+        ];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
             with_scratch::<f32, 4, _>([high, high, part, most], |[tops, sums, shrinks, line]| {
                 // Without features there is nothing to pack: all scores are zero.
@@ -197,13 +199,19 @@ impl Attention {
                 tops[..high].fill(f32::NEG_INFINITY);
                 sums[..high].fill(0.0);
                 let first = (head * self.s + rows.start) * e;
+                if direct {
+                    // SAFETY: every row is written by one task.
+                    unsafe { out.part(first, high * e) }.fill(0.0);
+                }
                 for c in (0..self.t).step_by(TILE) {
                     let cols = c..(c + TILE).min(self.t);
                     let n = cols.len();
                     if d > 0 {
                         pack_right(&keys, 0..d, cols.clone(), right);
                     }
-                    pack_right(&v, cols.clone(), 0..e, values);
+                    if !direct {
+                        pack_right(&v, cols.clone(), 0..e, values);
+                    }
                     for from in (0..high).step_by(part) {
                         let m = part.min(high - from);
                         let sizes = AttentionSizes { m, n, k: d, wide };
@@ -227,7 +235,9 @@ impl Attention {
                         }
                         let sizes = AttentionSizes { m, n: e, k: n, wide };
                         let at = first + from * e;
-                        if few {
+                        if direct {
+                            self.add_values((&v, &cols), (&*scores, pitch), out, at);
+                        } else if few {
                             let x =
                                 Matrix { data: &*scores, offset: 0, row: pitch as isize, col: 1 };
                             pack_left(&x, 0..m, 0..n, wide, weights);

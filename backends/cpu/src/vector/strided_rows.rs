@@ -1,4 +1,4 @@
-//! Few lines multiplied with many rows that lie where they are, some elements apart: each row is read once, from memory.
+//! Sums of many rows, weighed, that lie where they are, some elements apart: no row is packed.
 
 use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
@@ -26,70 +26,17 @@ impl Rows<'_> {
     }
 }
 
-/// The products of each line with each row: `count` of `out` for a line, then the next `pitch` further. Lines are as long as rows and lie one
-/// after the other.
-pub fn products(lines: &[f32], rows: Rows<'_>, out: &mut [f32], pitch: usize) {
-    let lanes = crate::gemm::kernel::shape().lanes();
-    let count = out.len() / pitch;
-    assert!(rows.are_inside() && count * rows.len <= lines.len(), "the operands are inside");
-    assert!(rows.count.next_multiple_of(lanes) <= pitch, "room for whole vectors");
-    at_level!(products(lines, rows, out, pitch))
-}
-
-/// Rows that stay in the first-level cache while columns are added, some at once.
-const NEAR: usize = 64;
-
 /// Adds the rows to each of at most [`MOST`] lines of `out`, weighed by the line's weights: `pitch` elements lie from those of one line to the next.
 pub fn add_weighed(weights: &[f32], pitch: usize, rows: Rows<'_>, out: &mut [f32], lines: usize) {
     assert!(rows.are_inside() && lines * rows.len <= out.len(), "the operands are inside");
     assert!((lines - 1) * pitch + rows.count <= weights.len(), "a weight for each row");
-    for first in (0..rows.count).step_by(NEAR) {
-        let weights = &weights[first..];
-        let data = rows.data.get(first * rows.step..).unwrap_or_default();
-        let near = Rows { data, count: NEAR.min(rows.count - first), ..rows };
-        at_level!(add_weighed(weights, pitch, near, out, lines));
-    }
+    at_level!(add_weighed(weights, pitch, rows, out, lines))
 }
 
-/// Defines `products` and `add_weighed` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+/// Defines `add_weighed` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! strided_rows {
     ($(#[$feature:meta])*) => {
         use crate::vector::strided_rows::Rows as StridedRows;
-
-        /// # Safety
-        /// As [`crate::vector::strided_rows::products`], on a machine of this level.
-        $(#[$feature])*
-        pub unsafe fn products(lines: &[f32], rows: StridedRows<'_>, out: &mut [f32], pitch: usize) {
-            let StridedRows { data, step, count, len } = rows;
-            let (whole, last) = (len / LANES * LANES, Part { at: 0, column: 0, skip: 0, len: len % LANES });
-            for c in (0..count).step_by(LANES) {
-                // Behind the last row it is met once more.
-                let from: [*const f32; LANES] = std::array::from_fn(|i| data.as_ptr().wrapping_add((c + i).min(count - 1) * step));
-                for (line, out) in out.chunks_exact_mut(pitch).enumerate() {
-                    let line = lines.as_ptr().wrapping_add(line * len);
-                    let mut sums = [zero(); LANES];
-                    for at in (0..whole).step_by(LANES) {
-                        // SAFETY: whole vectors of lines and rows are inside.
-                        unsafe {
-                            let x = load(line.add(at));
-                            for i in 0..LANES {
-                                sums[i] = multiply_add(x, load(from[i].add(at)), sums[i]);
-                            }
-                        }
-                    }
-                    if last.len > 0 {
-                        // SAFETY: so many elements of lines and rows are inside.
-                        unsafe {
-                            let x = load_part(line.add(whole), last);
-                            for i in 0..LANES {
-                                sums[i] = multiply_add(x, load_part(from[i].add(whole), last), sums[i]);
-                            }
-                        }
-                    }
-                    out[c..c + LANES].copy_from_slice(&across!(add, sums));
-                }
-            }
-        }
 
         /// # Safety
         /// As [`crate::vector::strided_rows::add_weighed`], on a machine of this level.
