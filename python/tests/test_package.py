@@ -36,9 +36,12 @@ def test_importing_it_imports_nothing_heavy() -> None:
 
 
 def test_importing_it_takes_no_time() -> None:
-    code = "import time; t = time.perf_counter(); import mlc_rewrite; print(time.perf_counter() - t)"
-    fastest = min(float(python("-c", code).stdout) for _ in range(7))
-    assert fastest < 0.05
+    def fastest(modules: str) -> float:
+        code = f"import time; t = time.perf_counter(); import {modules}; print(time.perf_counter() - t)"
+        return min(float(python("-c", code).stdout) for _ in range(7))
+
+    # On a machine that is slow or busy what Python brings takes longer, too: a third of the whole where nothing else is at work.
+    assert fastest("mlc_rewrite") < max(0.05, 4 * fastest("collections.abc, contextlib, re, typing"))
 
 
 def test_types() -> None:

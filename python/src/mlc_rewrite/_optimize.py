@@ -10,7 +10,7 @@ from ._model import Model, Value, _signature, is_ir, values
 from ._report import Explanation, Report, WhyNot, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Literal, TypeAlias
 
     from ._session import Session
@@ -94,32 +94,47 @@ def optimize(
     True
     """
     read = _read(model, rules, shapes, bind, values)
-    settings = _collected(
+    optimized = _optimized(
+        read,
         target="standard" if target is None and target_file is None else target,
         fp=fp,
         objective=objective,
-        without=_settings.names(without),
-        extents=_settings.extents(extents),
+        without=without,
+        extents=extents,
         opset=opset,
         check=check,
-        check_on=None if check_on is None else [dict(one) for one in check_on],
+        check_on=check_on,
         tolerance=tolerance,
         seed=seed,
         threads=threads,
-        memory=_settings.size(memory),
+        memory=memory,
         nodes=nodes,
         rounds=rounds,
         effort=effort,
         time_limit=time_limit,
         solver=solver,
         deadline=deadline,
-        target_file=_settings.path(target_file),
-        profile=_settings.path(profile),
+        target_file=target_file,
+        profile=profile,
     )
-    optimized = OptimizedModel._of(_native.optimize(read._handle, settings))
     if output is not None:
         optimized.save(output, external_data=external_data)
     return optimized._as(model), optimized.report
+
+
+def _optimized(read: Model, **keywords: Any) -> OptimizedModel:
+    """The model, optimised as the keywords say; `None` is as if it were not given."""
+    plain: dict[str, Callable[[Any], Any]] = {
+        "without": _settings.names,
+        "extents": _settings.extents,
+        "check_on": lambda sets: [dict(one) for one in sets],
+        "memory": _settings.size,
+        "target_file": _settings.path,
+        "profile": _settings.path,
+    }
+    given = _collected(**keywords)
+    settings = {name: plain[name](value) if name in plain else value for name, value in given.items()}
+    return OptimizedModel._of(_native.optimize(read._handle, settings))
 
 
 def _collected(**settings: Any) -> dict[str, Any]:

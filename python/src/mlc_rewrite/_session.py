@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, _settings
 from ._model import Model, Value, _signature, values as _values
-from ._optimize import OptimizedModel, _collected, _read
+from ._optimize import OptimizedModel, _collected, _optimized, _read
 from ._stream import Stream
 
 if TYPE_CHECKING:
@@ -80,20 +80,20 @@ class Session:
         if not optimize:
             self._ready(_native.session_of_model(read._handle, place), None)
             return
-        settings = _collected(
+        optimized = _optimized(
+            read,
             target=place["device"],
             fp=fp,
-            without=_settings.names(without),
-            extents=_settings.extents(extents),
+            without=without,
+            extents=extents,
             check=check,
-            check_on=None if check_on is None else [dict(one) for one in check_on],
+            check_on=check_on,
             tolerance=tolerance,
             seed=seed,
             threads=threads,
-            memory=_settings.size(memory),
+            memory=memory,
             time_limit=time_limit,
         )
-        optimized = OptimizedModel._of(_native.optimize(read._handle, settings))
         self._ready(_native.session_of_optimized(optimized._handle, place), optimized)
 
     @classmethod

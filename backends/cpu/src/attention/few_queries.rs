@@ -12,8 +12,8 @@ use std::ops::Range;
 const FEW: usize = 8;
 
 impl Attention {
-    /// True if the elements of each value lie side by side, and packing them would take longer than what is computed.
-    pub(super) fn is_few(&self) -> bool {
+    /// True if values are added where they lie: the elements of each side by side, for so few queries that packing them would take longer.
+    pub(super) fn is_direct(&self) -> bool {
         self.s <= FEW && (self.v.col == 1 || self.e == 1) && self.v.row >= 0
     }
 

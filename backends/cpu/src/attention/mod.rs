@@ -177,17 +177,12 @@ impl Attention {
         let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
         // Tiles of few rows take several panels of the right operand at once, and want the left one packed.
         let few = high <= wide && strip_panels(wide) > 1;
-        let direct = self.is_few();
+        let direct = self.is_direct();
         // Rows that no transpose of vectors packs are as good where they lie, once they lie close together.
         let lines = !few && wide < LINES;
-        let held = if few { part * most } else { 0 };
-        let lens = [
-            whole * d,
-            right_len(most, d),
-            part * pitch,
-            held,
-            if direct { 0 } else { right_len(e, most) },
-        ];
+        let held = if few && !direct { part * most } else { 0 };
+        let packed_values = if direct { 0 } else { right_len(e, most) };
+        let lens = [whole * d, right_len(most, d), part * pitch, held, packed_values];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
             with_scratch::<f32, 4, _>([high, high, part, most], |[tops, sums, shrinks, line]| {
                 // Without features there is nothing to pack: all scores are zero.

@@ -214,6 +214,7 @@ macro_rules! tiles {
             b: B,
             t: &Target<'_>,
         ) {
+            const { assert!(A::STEPS == 1 || A::STEPS == 4, "the steps that are written out below") };
             let mut parts = [Part::default(); V];
             parts.copy_from_slice(&t.parts[..V]);
             let (pieces, length) = a.pieces();
