@@ -353,6 +353,28 @@ fn shipped_texts_are_in_canonical_form() {
 }
 
 #[test]
+fn every_test_file_is_part_of_a_program() {
+    let all = files(&["rs", "toml"]);
+    let text = |path: &str| all.iter().find(|f| f.path == path).map_or("", |f| f.text.as_str());
+    let mut left_out = Vec::new();
+    for main in all.iter().filter(|f| f.path.ends_with("tests/main.rs")) {
+        let place = main.path.strip_suffix("tests/main.rs").expect("ends so");
+        let folder = format!("{place}tests/");
+        let manifest = text(&format!("{place}Cargo.toml"));
+        let beside = all.iter().filter_map(|f| f.path.strip_prefix(&folder));
+        for path in beside.filter(|p| *p != "main.rs") {
+            let module = path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs"));
+            let Some(module) = module.filter(|m| !m.contains('/')) else { continue };
+            let is_module = main.text.lines().any(|l| l == format!("mod {module};"));
+            if !is_module && !manifest.contains(&format!("path = \"tests/{path}\"")) {
+                left_out.push(format!("{folder}{path}"));
+            }
+        }
+    }
+    none(left_out, "name these in the `main.rs` beside them, or as programs in the manifest");
+}
+
+#[test]
 fn crates_are_told_from_words_that_end_like_them() {
     for (line, name, named) in [
         ("use egg::Id;", "egg", true),

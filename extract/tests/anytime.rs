@@ -1,8 +1,6 @@
 //! Search with a proof against brute force, on graphs with cycles, several roots and shared nodes.
 
-mod graphs;
-
-use graphs::{brute_force, close, dense, views};
+use crate::graphs::{brute_force, close, dense, views};
 use mlc_extract::{
     Anytime, ClassId, Cost, EGraphView, EGraphViewBuilder, Exact, Extraction, Extractor, GreedyDag,
     GreedyTree,

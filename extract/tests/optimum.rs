@@ -1,9 +1,7 @@
 //! Extraction against brute force on small random e-graphs: cycles, several roots, zero costs,
 //! empty classes.
 
-mod graphs;
-
-use graphs::{brute_force, close, dense, views};
+use crate::graphs::{brute_force, close, dense, views};
 use mlc_extract::{EGraphView, Extractor, GreedyDag, GreedyTree};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

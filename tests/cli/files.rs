@@ -33,7 +33,7 @@ fn the_child_that_writes() {
 /// Writes the second model to `path` in a process of its own, with this in its environment.
 fn write_apart(path: &Path, external: bool, faults: &[(&str, String)]) -> Output {
     let mut child = Command::new(std::env::current_exe().expect("a program"));
-    child.args(["--exact", "files::the_child_that_writes"]).env("FILES_CHILD", path);
+    child.args(["--exact", "cli::files::the_child_that_writes"]).env("FILES_CHILD", path);
     if external {
         child.env("FILES_EXTERNAL", "1");
     }

@@ -1,6 +1,6 @@
 //! Parts of networks as exporters write them with dynamic axes.
 
-use crate::twin::{Dim, Twin};
+use super::twin::{Dim, Twin};
 use mlc_dsl::ir::DType::{F32, I64};
 use mlc_onnx::RawAttr;
 

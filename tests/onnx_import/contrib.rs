@@ -1,6 +1,6 @@
 //! Operators of ONNX Runtime's domain, against the formulas of its documentation.
 
-use crate::support::*;
+use super::support::*;
 use mlc_onnx::named;
 use std::collections::BTreeSet;
 

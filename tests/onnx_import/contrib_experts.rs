@@ -1,7 +1,7 @@
 //! Mixtures of experts of ONNX Runtime's domain, and products with a table of few bits, against the formulas of its documentation.
 
-use crate::contrib::{contrib, drawn, float, numbers};
-use crate::support::*;
+use super::contrib::{contrib, drawn, float, numbers};
+use super::support::*;
 
 const ROWS: usize = 3;
 const EXPERTS: usize = 3;

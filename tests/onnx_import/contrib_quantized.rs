@@ -1,7 +1,7 @@
 //! Operators of ONNX Runtime's domain on quantised numbers, against the formulas of its documentation.
 
-use crate::contrib::{B, D, E, H, Heads, attend, contrib, drawn, float, heads, numbers, whole};
-use crate::support::*;
+use super::contrib::{B, D, E, H, Heads, attend, contrib, drawn, float, heads, numbers, whole};
+use super::support::*;
 
 /// A scalar of real numbers, and bytes.
 fn scale(v: f64) -> Arg {

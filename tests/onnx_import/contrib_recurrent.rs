@@ -1,7 +1,7 @@
 //! Recurrent layers of ONNX Runtime's domain, against the formulas of its documentation.
 
-use crate::contrib::{drawn, numbers};
-use crate::support::*;
+use super::contrib::{drawn, numbers};
+use super::support::*;
 
 fn unsigned(shape: &[usize], v: &[i64]) -> Tensor {
     Tensor::from_i64(DType::U8, shape.to_vec(), v)

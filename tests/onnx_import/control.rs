@@ -1,6 +1,6 @@
 //! Loops, sequences, and what only a run decides.
 
-use crate::support::*;
+use super::support::*;
 use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part, import_stage};
 use mlc_rewrite::{Model, Optimizer};
 

@@ -1,6 +1,6 @@
 //! Infinities, and zeros of both signs: what is read, optimised and run keeps them.
 
-use crate::support::*;
+use super::support::*;
 use mlc_rewrite::{AnyArray, Model, Optimizer};
 
 const INF: f64 = f64::INFINITY;

@@ -1,6 +1,6 @@
 //! Whole graphs: symbols, shapes, branches, faults, names.
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn symbolic_extents_are_kept() {

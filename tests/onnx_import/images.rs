@@ -1,6 +1,6 @@
 //! Files of images: the pixels that Pillow and libjpeg-turbo decode, and files that are none.
 
-use crate::support::*;
+use super::support::*;
 use mlc_onnx::to_bytes;
 use mlc_rewrite::{AnyArray, Device, Model};
 

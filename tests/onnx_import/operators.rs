@@ -1,6 +1,6 @@
 //! Operators, each in a model of its own.
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn pointwise_operators_compute() {

@@ -1,7 +1,7 @@
 //! Recurrent layers with lengths of sequences, activations of choice, clipping and coupled gates: against the usual form where
 //! they agree, else against hand-computed values. Sums of products of many operands.
 
-use crate::support::*;
+use super::support::*;
 
 fn word(v: &str) -> RawAttr {
     RawAttr::Str(v.as_bytes().to_vec().into())

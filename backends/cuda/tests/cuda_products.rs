@@ -1,15 +1,13 @@
 //! Products by a library in sessions of the CUDA backend, on a driver that records every call and may fail any of them: what is
 //! tried and chosen, what a run starts, and what happens if the library fails.
 
-mod recorder;
-
+use crate::recorder::{Call, Recorder};
 use mlc_backends::Executable;
 use mlc_cuda::{
     Alternative, Argument, Convolution, Copied, Launch, LaunchedPlan, Launches, Library, Matrix,
     MatrixProduct, Order, Place, Port, Window, Work,
 };
 use mlc_dsl::ir::{Consts, DType, Tensor};
-use recorder::{Call, Recorder};
 use std::sync::Arc;
 
 fn argument(place: Place, written: bool) -> Argument {

@@ -1,12 +1,10 @@
 //! Sessions of the CUDA backend on a driver that records every call and may fail any of them.
 
-mod recorder;
-
+use crate::recorder::example::{bytes, example, launch, port, runs_as_recorded, session, values};
+use crate::recorder::{Call, Recorder};
 use mlc_backends::{BackendError, Executable, LaunchTime};
 use mlc_cuda::{Argument, DriverError, FAULT_WORDS, Launches, Place, Port};
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
-use recorder::example::{bytes, example, launch, port, runs_as_recorded, session, values};
-use recorder::{Call, Recorder};
 use std::sync::Arc;
 
 #[test]

@@ -1,11 +1,9 @@
 //! How the launches of a run are started, on a driver that records every call and may fail any of them: as one or several, and early.
 
-mod recorder;
-
+use crate::recorder::example::{example, launch, runs_as_recorded, session, started};
+use crate::recorder::{self, Call, Recorder};
 use mlc_backends::Executable;
 use mlc_cuda::{Launches, Place, Variant};
-use recorder::example::{example, launch, runs_as_recorded, session, started};
-use recorder::{Call, Recorder};
 use std::sync::Arc;
 
 #[test]

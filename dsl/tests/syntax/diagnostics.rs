@@ -1,6 +1,6 @@
 //! Every message, as its reader sees it.
 
-use crate::snapshots;
+use super::snapshots;
 use itertools::Itertools;
 use mlc_dsl::diag::{CODES, Code, Diag, render};
 use mlc_dsl::syntax::ast::Span;

@@ -1,6 +1,6 @@
 //! Texts as people write them, and the canonical form of each.
 
-use crate::{read, round_trip, snapshots};
+use super::{read, round_trip, snapshots};
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, ItemKind};
 use mlc_dsl::syntax::{print_expr, print_file, same};
 

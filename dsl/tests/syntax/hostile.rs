@@ -1,6 +1,6 @@
 //! Hostile texts: broken, endless, deeply nested.
 
-use crate::examples::EXAMPLES;
+use super::examples::EXAMPLES;
 use mlc_dsl::diag::render;
 use mlc_dsl::syntax::{parse, print_file};
 

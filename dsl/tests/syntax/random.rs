@@ -1,6 +1,6 @@
 //! Random trees: what is printed reads back as what it was.
 
-use crate::{read, round_trip};
+use super::{read, round_trip};
 use mlc_dsl::syntax::ast::*;
 use mlc_dsl::syntax::print_expr;
 use proptest::collection::vec;

@@ -1,0 +1,5 @@
+//! The tests of the crate as one program.
+
+mod checker;
+mod library;
+mod syntax;
