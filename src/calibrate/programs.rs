@@ -15,9 +15,8 @@ use mlc_dsl::library::{
 use mlc_dsl::term::TermKind;
 use mlc_extract::Size;
 use mlc_extract::Work;
-use mlc_extract::kernel_selection::select_kernels;
-use mlc_extract::target::{MEANING, POINTWISE, VIEW};
-use mlc_extract::work::Works;
+use mlc_extract::kernel_selection::select_kernels_at;
+use mlc_extract::target::{MEANING, POINTWISE, TargetPrices, VIEW};
 use mlc_fuzz::network_sizes::NetworkSizes;
 use mlc_verify::random_inputs::{self, Random};
 use std::collections::HashMap;
@@ -105,6 +104,8 @@ pub struct Point {
 pub struct ProgramDraw<'a> {
     library: &'a Library,
     target: &'a TargetItem,
+    /// What the target has, read once for all draws.
+    prices: TargetPrices<'a>,
     shapes: NetworkSizes<'a>,
     /// Pointwise operators, each as often as layers use it.
     pointwise: Vec<CallId>,
@@ -138,6 +139,7 @@ impl<'a> ProgramDraw<'a> {
         ProgramDraw {
             library,
             target,
+            prices: TargetPrices::new(library, target, None),
             shapes: NetworkSizes::new(library),
             pointwise: ids()
                 .filter(|&i| is_link(library.call(i)))
@@ -249,10 +251,9 @@ impl<'a> ProgramDraw<'a> {
 
     fn finish(&self, recipe: Recipe, most: &[f64; 4]) -> Option<Point> {
         let draft = self.build(&recipe, &mut |t| self.hollow(t))?;
-        let plan = select_kernels(draft, self.library, self.target);
+        let plan = select_kernels_at(draft, self.library, &self.prices);
         let [kernel] = plan.kernels.as_slice() else { return None };
-        let works = Works::new(self.library);
-        let work = works.kernel(&plan.program, kernel);
+        let work = self.prices.works().kernel(&plan.program, kernel);
         let sizes =
             [work.flops, work.slow + 20.0 * work.rare, work.read + work.written, work.points];
         if sizes.iter().zip(most).any(|(s, m)| s > m) || work.launches == 0.0 {
