@@ -28,6 +28,20 @@ fn size(extents: &[usize]) -> usize {
 
 #[track_caller]
 fn sweep(all: &[Sweep]) {
+    sweep_with(all, usize::MAX);
+}
+
+/// Extents above this stand alone where the reference meets every pair of elements along an axis.
+const LONG: usize = 1025;
+
+/// The same for kernels whose reference meets every pair along an axis: at long extents the other axes are 1.
+#[track_caller]
+fn sweep_of_pairs(all: &[Sweep]) {
+    sweep_with(all, LONG);
+}
+
+#[track_caller]
+fn sweep_with(all: &[Sweep], alone: usize) {
     for s in all {
         for axis in 0..s.rest.len() {
             for &extent in EXTENTS {
@@ -35,6 +49,10 @@ fn sweep(all: &[Sweep]) {
                 extents[axis] = extent;
                 if size(&extents) > MOST {
                     break;
+                }
+                if extent > alone {
+                    extents = vec![1; s.rest.len()];
+                    extents[axis] = extent;
                 }
                 let name = format!("{} {extents:?}", s.name);
                 // A sum of n terms of size 1 is rounded n times, each time by less than its size times 6e-8; nine windows
@@ -235,6 +253,8 @@ fn rows_and_columns() {
                 ]
             },
         },
+    ]);
+    sweep_of_pairs(&[
         Sweep {
             name: "running sums",
             rest: &[3, 4, 2],
