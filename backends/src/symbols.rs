@@ -129,6 +129,11 @@ impl SymbolBindings {
         Some((ty.dtype, shape.collect::<Option<_>>()?))
     }
 
+    /// Whether a type has a [`shape`](Self::shape).
+    pub fn knows(&self, ty: &Type) -> bool {
+        ty.shape.iter().all(|e| self.eval(e).is_some_and(|n| n >= 0))
+    }
+
     /// An attribute with known extents; unbound ones stay.
     pub fn attr(&self, a: &Attr) -> Attr {
         a.bound(&|s| self.get(s))

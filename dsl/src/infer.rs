@@ -174,6 +174,13 @@ pub fn infer(
     Ok(Application { types, attrs, env })
 }
 
+/// True if an application is well typed for all values of its symbols: then nothing of it need be checked once they are known.
+pub fn is_typed_at_all_extents(call: &Callable, args: &[&Type], attrs: &[Option<Attr>]) -> bool {
+    let Ok(Application { types, env, .. }) = infer(call, args, attrs) else { return false };
+    call.conditions.iter().all(|c| truth(c, &env) == Ok(Some(true)))
+        && types.iter().flat_map(|t| &t.shape).all(|e| e.at_least(0))
+}
+
 /// Extents that a declared condition wants equal and that are equal for some values of the symbols only.
 pub fn undecided_equalities(
     call: &Callable,

@@ -4,6 +4,7 @@
 
 use super::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
+use mlc_dsl::infer::is_typed_at_all_extents;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
@@ -37,6 +38,8 @@ pub struct Group {
     pub reads: Vec<Value>,
     /// The symbols that occur in its nodes.
     pub symbols: Vec<Arc<str>>,
+    /// The anchor's operator may not admit what symbols stand for.
+    pub conditional: bool,
     /// A bit for each of the graph's symbols that occurs in it, the last bit for all that are left.
     pub mentions: u64,
     /// It is the same in all runs: only constants feed it, and no symbol occurs in what leads to it.
@@ -129,6 +132,7 @@ pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError>
     let groups = plan.kernels.iter().map(|k| r.kernel(&plan.program, k));
     let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     depend(&r.out, &mut groups);
+    groups.iter_mut().for_each(|g| g.conditional = is_conditional(&r.out, library, g));
     let symbols = mentioned(plan, &mut groups);
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
@@ -156,6 +160,20 @@ fn depend(program: &Program, groups: &mut [Group]) {
             lasting.extend(&g.nodes);
         }
     }
+}
+
+/// Whether extents decide if the operator of an anchor admits what it is applied to. A chain of an associative operator has the
+/// operands of all its parts, which admit each other.
+fn is_conditional(program: &Program, library: &Library, g: &Group) -> bool {
+    let Some(anchor) = g.anchor else { return false };
+    let node = program.node(anchor);
+    let NodeKind::Apply(call, attrs) = &node.kind else { return false };
+    let types: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
+    if node.args != g.arguments || types.iter().all(|t| t.known_shape().is_some()) {
+        return false;
+    }
+    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+    !is_typed_at_all_extents(library.call(*call), &types, &attrs)
 }
 
 /// Notes which symbols occur in each kernel, here or in the plan: all of them.
@@ -225,6 +243,7 @@ impl GraphReader<'_> {
             named: HashMap::new(),
             reads: vec![],
             symbols: vec![],
+            conditional: false,
             mentions: 0,
             lasts: false,
         };

@@ -6,8 +6,8 @@ use super::graph::{self, KernelGraph, broken};
 use super::launch::{Array, Context};
 use super::packed_constants::PackedConstants;
 use super::resolve::{
-    KnownKernels, Location, NEEDS_DATA, Pass, Places, Resolved, Resolver, Storage, Surroundings,
-    Temp, room,
+    self, KnownKernels, Location, NEEDS_DATA, Pass, Places, Resolved, Resolver, Storage,
+    Surroundings, Temp, room,
 };
 use super::results::{Around, Held, leaf};
 use super::threads::Threads;
@@ -15,9 +15,10 @@ use indexmap::IndexMap;
 use mlc_backends::state::{State, Step};
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
-use mlc_dsl::ir::Tensor;
+use mlc_dsl::ir::{Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, MemoryAt, Plan, PlannedBuffer, Room};
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -45,6 +46,7 @@ pub struct CompiledPlan {
     pub(crate) library: Arc<Library>,
     threads: Arc<Threads>,
     packs: PackedConstants,
+    constants: FxHashMap<Value, Location>,
     /// Bytes that buffers may take; `None` for what the machine has free.
     pub(crate) memory: Option<u64>,
     kernels: KnownKernels,
@@ -126,6 +128,7 @@ impl CompiledPlan {
         let compiled = CompiledPlan {
             plan: plan.clone(),
             packs: PackedConstants::of(&graph.program.consts),
+            constants: resolve::constants(&graph.program),
             graph,
             library,
             threads,
@@ -150,6 +153,7 @@ impl CompiledPlan {
     fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
             graph: &self.graph,
+            constants: &self.constants,
             library: &self.library,
             threads: &self.threads,
             packs: &self.packs,

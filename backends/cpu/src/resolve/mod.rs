@@ -16,7 +16,7 @@ use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_dsl::arena;
 use mlc_dsl::infer::{TypeError, infer};
-use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, PlannedBuffer, Room};
 use mlc_dsl::strided_views::{self, Viewed};
@@ -77,6 +77,8 @@ impl Resolved {
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     pub graph: &'a KernelGraph,
+    /// Where its constants lie.
+    pub constants: &'a FxHashMap<Value, Location>,
     pub library: &'a Arc<Library>,
     pub threads: &'a Threads,
     pub packs: &'a PackedConstants,
@@ -86,7 +88,22 @@ pub struct Surroundings<'a> {
     pub memory: Option<u64>,
 }
 
-/// Where all values lie, and the symbols that are known.
+/// Where the constants of a program lie.
+pub fn constants(program: &Program) -> FxHashMap<Value, Location> {
+    let nodes = program.nodes.iter().zip(0..);
+    let constants = nodes.filter_map(|(node, i)| match node.kind {
+        NodeKind::Const(c) => {
+            let tensor = program.consts.get(c).clone();
+            let layout = Layout::dense(tensor.shape());
+            let place = Location { dtype: tensor.dtype(), layout, storage: Storage::Const(tensor) };
+            Some((Value { node: NodeId(i), output: 0 }, place))
+        }
+        NodeKind::Input(_) | NodeKind::Apply(..) => None,
+    });
+    constants.collect()
+}
+
+/// Where the values that are no constants lie, and the symbols that are known.
 pub struct Places {
     pub symbols: SymbolBindings,
     of: FxHashMap<Value, Location>,
@@ -141,7 +158,7 @@ impl<'a> Resolver<'a> {
         inputs: Option<&[Tensor]>,
     ) -> Result<(Resolved, Places), BackendError> {
         let mut r = Resolver::new(cx, symbols, plan);
-        r.leaves(inputs)?;
+        r.inputs(inputs)?;
         let mut kernels = Vec::with_capacity(cx.graph.groups.len());
         for (kernel, group) in cx.graph.groups.iter().enumerate() {
             kernels.push(r.prepared(kernel, group, inputs.is_some())?);
@@ -240,15 +257,12 @@ impl<'a> Resolver<'a> {
         Resolved { steps, temps, first, roomy, rooms, outputs, block, bytes, kernels, fresh, all }
     }
 
-    fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
+    fn inputs(&mut self, given: Option<&[Tensor]>) -> Result<(), BackendError> {
         for (i, node) in self.cx.graph.program.nodes.iter().enumerate() {
-            let storage = match (&node.kind, inputs) {
-                (NodeKind::Const(c), _) => {
-                    Storage::Const(self.cx.graph.program.consts.get(*c).clone())
-                }
-                (NodeKind::Input(k), Some(given)) => Storage::Const(given[*k as usize].clone()),
-                (NodeKind::Input(k), None) => self.memory_of_input(*k as usize),
-                (NodeKind::Apply(..), _) => continue,
+            let NodeKind::Input(k) = node.kind else { continue };
+            let storage = match given {
+                Some(given) => Storage::Const(given[k as usize].clone()),
+                None => self.memory_of_input(k as usize),
             };
             let (dtype, shape) = match (&storage, self.symbols.shape(&node.types[0])) {
                 (_, Some(known)) => known,
@@ -256,7 +270,7 @@ impl<'a> Resolver<'a> {
                 (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
             };
             let value = Value { node: NodeId(i as u32), output: 0 };
-            let layout = self.layout_of_leaf(&storage, &shape);
+            let layout = self.layout_of_input(&storage, &shape);
             self.places.insert(value, Location { dtype, layout, storage });
         }
         Ok(())
@@ -269,7 +283,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn layout_of_leaf(&self, storage: &Storage, shape: &[usize]) -> Layout {
+    fn layout_of_input(&self, storage: &Storage, shape: &[usize]) -> Layout {
         match storage {
             Storage::Temp(t) => self.plan.rooms[t.slot].layout(shape),
             _ => Layout::dense(shape),
@@ -284,7 +298,7 @@ impl<'a> Resolver<'a> {
 
     fn place(&self, v: Value) -> Result<&Location, BackendError> {
         let other = || self.others?.get(&v);
-        let place = self.places.get(&v).or_else(other);
+        let place = self.places.get(&v).or_else(other).or_else(|| self.cx.constants.get(&v));
         place.ok_or_else(|| self.fail(v.node, "is read before it is computed"))
     }
 
@@ -303,7 +317,7 @@ impl<'a> Resolver<'a> {
     fn group(&mut self, group: &Group) -> Result<(), BackendError> {
         let unknown = |n: &NodeId| {
             let types = &self.cx.graph.program.node(*n).types;
-            types.iter().any(|t| self.symbols.shape(t).is_none())
+            !types.iter().all(|t| self.symbols.knows(t))
         };
         if group.nodes.iter().any(unknown) {
             // The reference interpreter finds shapes that depend on data.
@@ -417,7 +431,9 @@ impl<'a> Resolver<'a> {
         let wanted: Vec<Value> = group.arguments.iter().copied().filter(inside).collect();
         self.pointwise(&group.prologue, &wanted)?;
         let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
-        self.admitted(anchor, &group.arguments)?;
+        if group.conditional {
+            self.admitted(anchor)?;
+        }
         let op = self.cx.library.node_name(&self.cx.graph.program, anchor);
         let made = match native.maker(&op) {
             Some(maker) => {
@@ -440,16 +456,11 @@ impl<'a> Resolver<'a> {
     }
 
     /// An error if an operator does not admit the extents that symbols stand for: its code relies on what the declaration demands.
-    fn admitted(&self, id: NodeId, args: &[Value]) -> Result<(), BackendError> {
-        let program = &self.cx.graph.program;
-        let node = program.node(id);
+    fn admitted(&self, id: NodeId) -> Result<(), BackendError> {
+        let node = self.cx.graph.program.node(id);
         let NodeKind::Apply(call, _) = node.kind else { return Ok(()) };
-        // A chain of an associative operator has the operands of all its parts.
-        if node.args != args || args.iter().all(|a| program.ty(*a).known_shape().is_some()) {
-            return Ok(());
-        }
         let types =
-            args.iter().map(|a| self.place(*a).map(|p| Type::known(p.dtype, &p.layout.shape)));
+            node.args.iter().map(|a| self.place(*a).map(|p| Type::known(p.dtype, &p.layout.shape)));
         let types: Vec<Type> = types.collect::<Result<_, _>>()?;
         let attrs: Vec<Option<Attr>> = self.attrs(id).into_iter().map(Some).collect();
         let found = infer(self.cx.library.call(call), &types.iter().collect::<Vec<_>>(), &attrs);

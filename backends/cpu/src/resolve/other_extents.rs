@@ -54,7 +54,7 @@ impl<'a> Resolver<'a> {
             let known = self.symbols.shape(&node.types[0]);
             let (dtype, shape) = known.ok_or_else(|| self.fail(id, "unknown input shape"))?;
             let storage = self.memory_of_input(k as usize);
-            let layout = self.layout_of_leaf(&storage, &shape);
+            let layout = self.layout_of_input(&storage, &shape);
             let place = Location { dtype, layout, storage };
             let value = Value { node: id, output: 0 };
             self.places.insert(value, place.clone());
