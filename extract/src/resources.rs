@@ -228,27 +228,7 @@ impl RunResources {
     /// Of a program in the f64 interpreter, which keeps eight bytes of every element and shows no value without copying it.
     pub fn of_reference(program: &Program, library: &Library, symbols: &Symbols) -> RunResources {
         let mut needs = RunResources::of(program, library, symbols);
-        let mut last = vec![0; program.nodes.len()];
-        for (i, node) in program.nodes.iter().enumerate() {
-            node.args.iter().for_each(|a| last[a.node.0 as usize] = i);
-        }
-        program.outputs.iter().for_each(|(_, v)| last[v.node.0 as usize] = usize::MAX);
-        let own = |i: usize| {
-            let types = program.nodes[i].types.iter();
-            types.map(|t| size(t, symbols, 8)).fold(0, u64::saturating_add)
-        };
-        let mut ends: HashMap<usize, u64> = HashMap::new();
-        let (mut now, mut most, mut largest) = (0u64, 0u64, (0, 0));
-        for (i, &until) in last.iter().enumerate() {
-            let bytes = own(i);
-            largest = largest.max((bytes, i));
-            // A value is there while the next one is computed.
-            now = now.saturating_add(bytes);
-            most = most.max(now);
-            let end = ends.entry(until.max(i)).or_default();
-            *end = end.saturating_add(bytes);
-            now = now.saturating_sub(ends.remove(&i).unwrap_or(0));
-        }
+        let (most, largest) = alive_in_reference(program, symbols);
         let value = Value { node: NodeId(largest.1 as u32), output: 0 };
         needs.name_largest(program, library, value, largest.0);
         needs.bytes = most;
@@ -312,6 +292,37 @@ impl RunResources {
     pub fn drawn_operations(&self) -> f64 {
         self.operations + DRAWN * self.inputs as f64 / 4.0
     }
+}
+
+/// Bytes that the f64 interpreter keeps at once of a program's values.
+pub fn reference_bytes(program: &Program, symbols: &Symbols) -> u64 {
+    alive_in_reference(program, symbols).0
+}
+
+/// The same, and the bytes and the node of the largest value.
+fn alive_in_reference(program: &Program, symbols: &Symbols) -> (u64, (u64, usize)) {
+    let mut last = vec![0; program.nodes.len()];
+    for (i, node) in program.nodes.iter().enumerate() {
+        node.args.iter().for_each(|a| last[a.node.0 as usize] = i);
+    }
+    program.outputs.iter().for_each(|(_, v)| last[v.node.0 as usize] = usize::MAX);
+    let own = |i: usize| {
+        let types = program.nodes[i].types.iter();
+        types.map(|t| size(t, symbols, 8)).fold(0, u64::saturating_add)
+    };
+    let mut ends: HashMap<usize, u64> = HashMap::new();
+    let (mut now, mut most, mut largest) = (0u64, 0u64, (0, 0));
+    for (i, &until) in last.iter().enumerate() {
+        let bytes = own(i);
+        largest = largest.max((bytes, i));
+        // A value is there while the next one is computed.
+        now = now.saturating_add(bytes);
+        most = most.max(now);
+        let end = ends.entry(until.max(i)).or_default();
+        *end = end.saturating_add(bytes);
+        now = now.saturating_sub(ends.remove(&i).unwrap_or(0));
+    }
+    (most, largest)
 }
 
 /// The program with its symbols replaced by numbers.

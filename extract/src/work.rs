@@ -21,11 +21,11 @@ use std::collections::{BTreeMap, HashMap};
 /// An application: operator, attributes, types of its arguments.
 type Application = (CallId, Vec<Attr>, Vec<Type>);
 
-/// Counts the work of operators; what a definition's body does is counted once.
+/// Counts the work of operators; that of applications that are alike is counted once.
 pub struct Works<'a> {
     library: &'a Library,
     at: Size,
-    definitions: RefCell<HashMap<Application, Work>>,
+    known: RefCell<HashMap<Application, Work>>,
 }
 
 impl<'a> Works<'a> {
@@ -36,7 +36,7 @@ impl<'a> Works<'a> {
 
     /// The same at another size.
     pub fn at(library: &'a Library, at: Size) -> Works<'a> {
-        Works { library, at, definitions: RefCell::default() }
+        Works { library, at, known: RefCell::default() }
     }
 
     /// The size that work is counted at.
@@ -48,16 +48,17 @@ impl<'a> Works<'a> {
     /// the kernel's that computes it.
     pub fn of(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Work {
         let call = self.library.call(id);
-        match &call.kind {
-            _ if call.class == OpClass::View => {
-                let points: f64 = results.iter().map(|t| self.at.elements(t)).sum();
-                let moved = if reorders(call, attrs) { points } else { 0.0 };
-                Work {
-                    moved,
-                    rows: repeated_runs(&self.at, call, attrs, results),
-                    ..Work::default()
-                }
-            }
+        if call.class == OpClass::View {
+            let points: f64 = results.iter().map(|t| self.at.elements(t)).sum();
+            let moved = if reorders(call, attrs) { points } else { 0.0 };
+            let rows = repeated_runs(&self.at, call, attrs, results);
+            return Work { moved, rows, ..Work::default() };
+        }
+        let key = (id, attrs.to_vec(), args.iter().map(|t| (*t).clone()).collect::<Vec<_>>());
+        if let Some(known) = self.known.borrow().get(&key) {
+            return *known;
+        }
+        let work = match &call.kind {
             CallKind::Op(_) => {
                 let moved = across(&self.at, call, attrs, args);
                 let launches = STEP * steps(&self.at, call, results);
@@ -65,7 +66,9 @@ impl<'a> Works<'a> {
             }
             CallKind::Def(_) => self.definition(id, attrs, args, results),
             CallKind::Extern(_) => procedure(&self.at, call, args, results),
-        }
+        };
+        self.known.borrow_mut().insert(key, work);
+        work
     }
 
     /// The work of a plan's kernel. A view that does not reorder is free.
@@ -127,16 +130,10 @@ impl<'a> Works<'a> {
     }
 
     fn definition(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Work {
-        let key = (id, attrs.to_vec(), args.iter().map(|t| (*t).clone()).collect::<Vec<_>>());
-        if let Some(w) = self.definitions.borrow().get(&key) {
-            return *w;
-        }
         let points = results.iter().map(|t| self.at.elements(t)).sum();
         let work = self.body(id, attrs, args).map_or(Work::default(), |w| Work { points, ..w });
         let moved = across(&self.at, self.library.call(id), attrs, args);
-        let work = Work { rows: rows(&self.at, work.products, args, results), moved, ..work };
-        self.definitions.borrow_mut().insert(key, work);
-        work
+        Work { rows: rows(&self.at, work.products, args, results), moved, ..work }
     }
 
     /// The work of a definition's body; `None` if it does not apply to these arguments.

@@ -23,7 +23,7 @@ pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 use crate::error::Error;
 use crate::pipeline::{Fp, Optimized};
 use mlc_backends::reference::{self, Array, Precision, Reference};
-use mlc_backends::{Backend, BackendError};
+use mlc_backends::{Backend, BackendError, Executable};
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
@@ -146,17 +146,20 @@ impl Check<'_> {
             Ok(room) => room,
             Err(why) => return Ok(Checked::not(report, why)),
         };
-        self.relate(source, (&plan, result), &mut room);
+        let compiled = match self.compiled(&plan) {
+            Ok(compiled) => compiled,
+            Err(e) => return Ok(Checked::not(report, e.to_string())),
+        };
+        self.relate(source, (&plan, result), &*compiled, &mut room);
         let work = room.source;
         report.operations = work;
         (report.bytes, report.symbols) = (room.bytes, room.symbols.clone().into_iter().collect());
         let mut drawn = self.sets(source, work, &room);
         self.add_extents(&mut drawn, (&plan, result), &room);
         let sets::Drawn { mut sets, mut left_out, refused } = drawn;
-        let sources = match self.sources(&plan, &mut sets) {
-            Ok(sources) => sources,
-            Err(e) => return Ok(Checked::not(report, e.to_string())),
-        };
+        let sources = self.sources(&*compiled, &mut sets);
+        // Its packed weights are not kept beside those of the result.
+        drop(compiled);
         let inputs: Vec<&[Tensor]> = sets.iter().map(|s| s.inputs.as_slice()).collect();
         let results = match self.runs(result, &inputs) {
             Ok(results) => results,
@@ -250,8 +253,12 @@ impl Check<'_> {
         plan: &Plan,
         inputs: &[&[Tensor]],
     ) -> Result<Vec<Result<Vec<Tensor>, BackendError>>, BackendError> {
-        let executable = self.cpu().compile(plan, self.library.clone())?;
-        Ok(inputs.iter().map(|i| executable.run(i)).collect())
+        let compiled = self.compiled(plan)?;
+        Ok(inputs.iter().map(|i| compiled.run(i)).collect())
+    }
+
+    fn compiled(&self, plan: &Plan) -> Result<Box<dyn Executable>, BackendError> {
+        self.cpu().compile(plan, self.library.clone())
     }
 }
 

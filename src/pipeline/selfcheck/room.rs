@@ -2,7 +2,7 @@
 //! it accepts.
 
 use super::{Check, Checked, InputSet, SelfCheck};
-use mlc_backends::{BackendError, memory};
+use mlc_backends::{BackendError, Executable, memory};
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
@@ -82,15 +82,24 @@ impl Check<'_> {
         Err(why)
     }
 
-    /// Finds what symbols have to be for the source to run, if it does not run at the usual extents.
-    pub(super) fn relate(&self, source: &Program, plans: (&Plan, &Plan), room: &mut Room) {
+    /// Finds what symbols have to be for the source, which is `compiled`, to run, if it does not run at the usual extents.
+    pub(super) fn relate(
+        &self,
+        source: &Program,
+        plans: (&Plan, &Plan),
+        compiled: &dyn Executable,
+        room: &mut Room,
+    ) {
         if room.symbols.len() < 2 {
             return;
         }
-        let trial = |program: &Program, inputs: &[Tensor]| self.tried(&self.plan(program), inputs);
+        let trial = |program: &Program, inputs: &[Tensor]| {
+            let compiled = self.compiled(&self.plan(program)).map_err(|_| String::new())?;
+            tried(&*compiled, inputs)
+        };
         let style = Style::Ordinary;
         let inputs = random_inputs::styled(source, self.library, style, self.seed, &room.symbols);
-        let Some(Err(failing)) = inputs.map(|inputs| self.tried(plans.0, &inputs)) else {
+        let Some(Err(failing)) = inputs.map(|inputs| tried(compiled, &inputs)) else {
             return;
         };
         let (seed, usual) = (self.seed, &room.symbols);
@@ -102,17 +111,7 @@ impl Check<'_> {
         }
     }
 
-    /// Runs a plan; if an operator fails, what messages call it.
-    fn tried(&self, plan: &Plan, inputs: &[Tensor]) -> Result<(), String> {
-        let run = self.runs(plan, &[inputs]).map(|mut r| r.swap_remove(0));
-        match run.and_then(|r| r) {
-            Ok(_) => Ok(()),
-            Err(BackendError::Operator { op, .. }) => Err(op),
-            Err(_) => Err(String::new()),
-        }
-    }
-
-    /// The same for these extents.
+    /// The same as [`room`](Self::room) for these extents.
     pub(super) fn room_at(
         &self,
         source: &Plan,
@@ -124,7 +123,7 @@ impl Check<'_> {
             RunResources::of_plan(source, self.library, &symbols),
             RunResources::of_plan(result, self.library, &symbols),
         );
-        let reference = RunResources::of_reference(&source.program, self.library, &symbols);
+        let reference = resources::reference_bytes(&source.program, &symbols);
         let elements = |t: &Type| resources::size(t, &symbols, 1);
         let outputs = source.program.outputs.iter().map(|(_, v)| elements(source.program.ty(*v)));
         let compared = outputs.max().unwrap_or(0).saturating_mul(COMPARED);
@@ -154,7 +153,7 @@ impl Check<'_> {
         Ok(Room {
             symbols,
             sets: usize::try_from(sets).unwrap_or(usize::MAX).max(1),
-            reference: reference.bytes.saturating_add(all) <= limit,
+            reference: reference.saturating_add(all) <= limit,
             bytes: s.bytes,
             drawn: s.drawn_operations() - s.operations,
             set,
@@ -169,18 +168,16 @@ impl Check<'_> {
     /// takes.
     pub(super) fn sources(
         &self,
-        plan: &Plan,
+        compiled: &dyn Executable,
         sets: &mut [InputSet],
-    ) -> Result<Vec<Result<Vec<Tensor>, BackendError>>, BackendError> {
-        use mlc_backends::Backend;
-        let executable = self.cpu().compile(plan, self.library.clone())?;
+    ) -> Vec<Result<Vec<Tensor>, BackendError>> {
         let mut out = Vec::with_capacity(sets.len());
         for set in sets {
-            let mut run = executable.run(&set.inputs);
+            let mut run = compiled.run(&set.inputs);
             if run.is_err() && set.style.is_some() {
                 for n in [0, 1, -1] {
                     let inputs = with_integers(&set.inputs, n);
-                    if let Ok(done) = executable.run(&inputs) {
+                    if let Ok(done) = compiled.run(&inputs) {
                         set.name = format!("{}, integers {n}", set.name);
                         (set.inputs, run) = (inputs, Ok(done));
                         break;
@@ -189,7 +186,16 @@ impl Check<'_> {
             }
             out.push(run);
         }
-        Ok(out)
+        out
+    }
+}
+
+/// Runs a plan; if an operator fails, what messages call it.
+fn tried(compiled: &dyn Executable, inputs: &[Tensor]) -> Result<(), String> {
+    match compiled.run(inputs) {
+        Ok(_) => Ok(()),
+        Err(BackendError::Operator { op, .. }) => Err(op),
+        Err(_) => Err(String::new()),
     }
 }
 
