@@ -147,6 +147,15 @@ impl Device {
         }
     }
 
+    /// What kernels are chosen for here, in words.
+    pub(crate) fn machine(&self) -> Result<String, Error> {
+        Ok(match self.place {
+            BackendKind::Reference => "the reference interpreter".into(),
+            BackendKind::Cpu => format!("a processor with {} vectors", mlc_cpu::vectors()),
+            BackendKind::Cuda => cuda::name(self.number)?,
+        })
+    }
+
     /// Threads that share the work of a run on this machine's processor.
     pub fn thread_count(&self) -> usize {
         self.threads.unwrap_or_else(all_threads)

@@ -82,6 +82,7 @@ pub mod recognition;
 mod recurrences;
 #[doc(hidden)]
 pub mod rules_model;
+mod saved;
 mod session;
 #[doc(hidden)]
 pub mod show;

@@ -3,6 +3,8 @@
 use crate::device::{Device, constants};
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, Model, TensorInfo};
+use crate::saved::{self, SavedSession};
+use crate::stack::with_room;
 use crate::staged::{Prepare, StagedRuns};
 use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
@@ -17,6 +19,7 @@ use mlc_onnx::RawValueInfo;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 mod binding;
@@ -86,6 +89,54 @@ impl Session {
         let is_input = |name: &String| model.program().inputs.iter().any(|(n, _)| n == name);
         let all = all.map(|(info, tensor)| (info.name.clone(), tensor.clone()));
         Session { defaults: all.filter(|(name, _)| is_input(name)).collect(), ..self }
+    }
+
+    /// Writes what the session is made of as a file, from which [`load`](Session::load) makes it again without reading, optimising or checking
+    /// a model. The file holds all weights, and takes its name when it is complete.
+    ///
+    /// # Errors
+    /// The data of each run decide the model; the file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let Runs::Planned(planned) = &self.runs else {
+            let message = "the data of each run decide the model: there is no plan to save";
+            return Err(Error::new(ErrorKind::Setting, message)
+                .with_help("give what decides it when the model is read (`bind`, `values`)"));
+        };
+        let saved = SavedSession {
+            plan: planned.plan.clone(),
+            library: planned.library.clone(),
+            defaults: self.defaults.clone(),
+        };
+        saved::write(path.as_ref(), &saved, self.device.machine()?)
+    }
+
+    /// A session that was [saved](Session::save), on a device like the one that it was made for. Its weights stay in the mapped file as far as
+    /// kernels read them there.
+    ///
+    /// ```
+    /// # use mlc_rewrite::{Device, Model, Optimizer, Session, ndarray::array};
+    /// # let folder = std::env::temp_dir().join(format!("saved-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder).expect("a folder");
+    /// # let path = folder.join("model.plan");
+    /// let model = Model::from_rules("def twice(x: f32[n]) -> y: f32[n]\n  = x + x\n")?;
+    /// Optimizer::new().target("cpu").optimize(&model)?.session()?.save(&path)?;
+    ///
+    /// let session = Session::load(&path, &Device::cpu().threads(1))?;
+    /// let outputs = session.run([("x", array![1.0f32, 2.0])])?;
+    /// assert_eq!(outputs.array::<f32>("y")?, array![2.0, 4.0].into_dyn());
+    /// # std::fs::remove_dir_all(&folder).expect("it was there");
+    /// # Ok::<(), mlc_rewrite::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The file cannot be read or is damaged; it was saved by another version, or for a machine with other vectors or another device; a run
+    /// would take more memory than the device may.
+    pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Session, Error> {
+        let path = path.as_ref();
+        let SavedSession { plan, library, defaults } =
+            with_room(|| saved::read(path, device.machine()?))?;
+        let session = with_room(|| Session::new(&plan, &library, device))?;
+        Ok(Session { defaults, ..session })
     }
 
     /// A model that the data of each run decide.

@@ -1,5 +1,6 @@
 //! Answers a prompt with a language model: `cargo run --release --example chat -- MODEL.gguf "What is the capital of France?"`.
 //!
+//! `--plan FILE` keeps what the optimiser found: the first time it is written, from then on the answer begins in the time of reading weights.
 //! `--tokens N` is the longest answer, `--temperature T --seed N` draw tokens in place of the likeliest ones, `--threads N` how many cores work.
 //! Prints the answer, and behind it on standard error how many tokens a second were read and written, and the share of the bandwidth of reading
 //! memory, measured in the same run, at which the weights were read.
@@ -7,9 +8,10 @@
 mod tokens;
 
 use mlc_rewrite::ndarray::{ArrayD, IxDyn};
-use mlc_rewrite::{Binding, Metadata, Model, Optimizer, Outputs, Reader, Session};
+use mlc_rewrite::{Binding, Device, Metadata, Model, Optimizer, Outputs, Reader, Session};
 use std::hint::black_box;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
 use tokens::Tokens;
 
@@ -19,6 +21,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Asked {
     path: String,
     prompt: String,
+    plan: Option<PathBuf>,
     tokens: usize,
     temperature: f64,
     seed: u64,
@@ -29,6 +32,7 @@ fn asked() -> Result<Asked, Failure> {
     let mut given = Asked {
         path: String::new(),
         prompt: String::new(),
+        plan: None,
         tokens: 128,
         temperature: 0.0,
         seed: 0,
@@ -39,6 +43,7 @@ fn asked() -> Result<Asked, Failure> {
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
+            "--plan" => given.plan = Some(value()?.into()),
             "--tokens" => given.tokens = value()?.parse()?,
             "--temperature" => given.temperature = value()?.parse()?,
             "--seed" => given.seed = value()?.parse()?,
@@ -137,14 +142,28 @@ fn bandwidth(threads: usize) -> f64 {
     (0..5).map(|_| once()).fold(0.0, f64::max)
 }
 
+/// The session that was kept, or one of the model optimised.
+fn session(asked: &Asked, model: &Model) -> Result<Session, Failure> {
+    if let Some(plan) = asked.plan.as_ref().filter(|plan| plan.exists()) {
+        return Ok(Session::load(plan, &Device::cpu().threads(asked.threads))?);
+    }
+    // A prompt once, then token by token.
+    let optimizer = Optimizer::new().threads(asked.threads).extents("batch", 1..=1);
+    let optimizer = optimizer.extents("seq", 1..=64).extents("past", 0..=1024);
+    let session = optimizer.optimize(model)?.session()?;
+    if let Some(plan) = &asked.plan {
+        session.save(plan)?;
+    }
+    Ok(session)
+}
+
 fn main() -> Result<(), Failure> {
     let asked = asked()?;
     let model = Reader::new().option("last", true).read(&asked.path)?;
     let tokens = Tokens::of(&model)?;
-    // A prompt once, then token by token.
-    let optimizer = Optimizer::new().threads(asked.threads).extents("batch", 1..=1);
-    let optimizer = optimizer.extents("seq", 1..=64).extents("past", 0..=1024);
-    let session = optimizer.optimize(&model)?.session()?;
+    let begun = Instant::now();
+    let session = session(&asked, &model)?;
+    let ready = begun.elapsed().as_secs_f64();
     let prompt = tokens.of_text(&dressed(&model, &asked.prompt));
     let end = model.metadata("tokenizer.ggml.eos_token_id");
     let mut conversation = Conversation::new(&session)?;
@@ -169,7 +188,7 @@ fn main() -> Result<(), Failure> {
     let decoded = count as f64 / seconds;
     let weights = std::fs::metadata(&asked.path)?.len() as f64;
     eprintln!(
-        "{} tokens read at {:.1} a second, {} written at {decoded:.1} a second: {:.0} % of the bandwidth of reading memory",
+        "ready in {ready:.2} s; {} tokens read at {:.1} a second, {} written at {decoded:.1} a second: {:.0} % of the bandwidth of reading memory",
         prompt.len(),
         prompt.len() as f64 / prefill,
         count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -99,3 +100,24 @@ def test_other_threads_go_on_during_a_run(squeezenet: object) -> None:
         ticks += 1
     thread.join()
     assert ticks > 2
+
+
+def test_a_saved_session_is_loaded(session: mlc.Session, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.plan"
+    session.save(path)
+    loaded = mlc.Session.load(path, threads=1)
+    assert [str(v) for v in loaded.get_inputs()] == [str(v) for v in session.get_inputs()]
+    assert loaded.optimized is None
+    feed = {"x": np.arange(8, dtype=np.float32).reshape(4, 2), "rows": np.array([3])}
+    for own, wanted in zip(loaded.run(None, feed), session.run(None, feed), strict=True):
+        np.testing.assert_array_equal(own, wanted)
+    with pytest.raises(mlc.FileError):
+        mlc.Session.load(tmp_path / "none.plan")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(mlc.ModelError) as caught:
+        mlc.Session.load(path)
+    assert caught.value.place == str(path)
+    path.write_bytes(whole.replace(b"0.1.0", b"0.0.9"))
+    with pytest.raises(mlc.SettingError, match="another build, of version 0.0.9"):
+        mlc.Session.load(path)

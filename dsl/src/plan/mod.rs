@@ -12,7 +12,7 @@ pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer}
 pub use operands::{Operand, Role};
 pub use other_extents::MemoryAt;
 pub use rooms::{Room, growing_axis};
-pub use validate::{Fault, faults};
+pub use validate::{Fault, faults, kernel_faults};
 
 use crate::ir::{NodeId, Program, Value};
 use crate::library::Library;

@@ -1,8 +1,8 @@
 //! Validates plans: the check that every plan passes before any backend executes it.
 
-use super::{Buffers, Home, Kernel, Plan, PlannedBuffer};
+use super::{Buffers, Home, Kernel, Memory, Plan, PlannedBuffer};
 use crate::arena::rounded;
-use crate::ir::{NodeId, NodeKind, Value};
+use crate::ir::{NodeId, NodeKind, Program, Value};
 use crate::library::{CallId, Callable, Library, OpClass};
 use crate::pointwise::is_pointwise;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -28,46 +28,60 @@ impl fmt::Display for Fault {
 
 /// What is wrong with a plan; nothing if its kernels compute the program's outputs, in this order and in this memory.
 pub fn faults(plan: &Plan, library: &Library) -> Vec<Fault> {
-    let mut check = Check { plan, library, known: HashSet::new(), out: Vec::new() };
-    check.known = (0..plan.program.nodes.len() as u32)
-        .map(NodeId)
-        .filter(|n| !plan.program.is_applied(*n))
-        .map(|node| Value { node, output: 0 })
-        .collect();
-    for (k, kernel) in plan.kernels.iter().enumerate() {
-        if check.nodes(k, kernel) {
-            check.parts(k, kernel);
-            check.values(k, kernel);
-        }
-    }
-    for (name, v) in &plan.program.outputs {
-        if !check.known.contains(v) {
-            check.add(None, format!("no kernel computes the output `{name}`"));
-        }
-    }
+    let mut check = Check::new(&plan.program, &plan.kernels, library);
+    check.kernels();
     // Memory is that of kernels that can run.
     if check.out.is_empty() {
-        check.memory();
+        check.memory(&plan.memory);
     }
     check.out
 }
 
+/// What is wrong with kernels, whatever memory they have: they do not compute the program's outputs in this order.
+pub fn kernel_faults(program: &Program, kernels: &[Kernel], library: &Library) -> Vec<Fault> {
+    let mut check = Check::new(program, kernels, library);
+    check.kernels();
+    check.out
+}
+
 struct Check<'a> {
-    plan: &'a Plan,
+    program: &'a Program,
+    kernels: &'a [Kernel],
     library: &'a Library,
     /// Values that are there before the next kernel.
     known: HashSet<Value>,
     out: Vec<Fault>,
 }
 
-impl Check<'_> {
+impl<'a> Check<'a> {
+    fn new(program: &'a Program, kernels: &'a [Kernel], library: &'a Library) -> Check<'a> {
+        let nodes = (0..program.nodes.len() as u32).map(NodeId);
+        let leaves = nodes.filter(|n| !program.is_applied(*n));
+        let known = leaves.map(|node| Value { node, output: 0 }).collect();
+        Check { program, kernels, library, known, out: Vec::new() }
+    }
+
+    fn kernels(&mut self) {
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            if self.nodes(k, kernel) {
+                self.parts(k, kernel);
+                self.values(k, kernel);
+            }
+        }
+        for (name, v) in &self.program.outputs {
+            if !self.known.contains(v) {
+                self.add(None, format!("no kernel computes the output `{name}`"));
+            }
+        }
+    }
+
     fn add(&mut self, kernel: Option<usize>, what: impl Into<String>) {
-        let named = |k: usize| (k, self.plan.kernels[k].name.clone());
+        let named = |k: usize| (k, self.kernels[k].name.clone());
         self.out.push(Fault { kernel: kernel.map(named), what: what.into() });
     }
 
     fn call(&self, node: NodeId) -> Option<(CallId, &Callable)> {
-        match self.plan.program.nodes.get(node.0 as usize)?.kind {
+        match self.program.nodes.get(node.0 as usize)?.kind {
             NodeKind::Apply(call, _) => Some((call, self.library.call(call))),
             NodeKind::Input(_) | NodeKind::Const(_) => None,
         }
@@ -112,14 +126,14 @@ impl Check<'_> {
             {
                 let what = format!("`{}` is no view, and none of its parts has it", call.name);
                 self.add(Some(k), what);
-            } else if self.plan.program.node(*node).args.iter().any(|a| parts.contains(&a.node)) {
+            } else if self.program.node(*node).args.iter().any(|a| parts.contains(&a.node)) {
                 self.add(Some(k), "it sees otherwise what it computes itself");
             }
         }
         if let [first, rest @ ..] = kernel.anchors.as_slice()
             && !rest.is_empty()
         {
-            let kind = |n: &NodeId| &self.plan.program.nodes[n.0 as usize].kind;
+            let kind = |n: &NodeId| &self.program.nodes[n.0 as usize].kind;
             let chain = self.call(*first).is_some_and(|(_, c)| c.associative)
                 && rest.iter().all(|n| kind(n) == kind(first));
             if !chain {
@@ -130,7 +144,7 @@ impl Check<'_> {
 
     /// What it reads is there, and what it yields is its own.
     fn values(&mut self, k: usize, kernel: &Kernel) {
-        let program = &self.plan.program;
+        let program = self.program;
         let own = |v: &Value| kernel.nodes.contains(&v.node);
         let args = kernel.nodes.iter().flat_map(|n| &program.node(*n).args);
         let read: BTreeSet<Value> = args.filter(|a| !own(a)).copied().collect();
@@ -153,12 +167,11 @@ impl Check<'_> {
     }
 
     /// Every buffer is there, is large enough, and is its own while it is alive.
-    fn memory(&mut self) {
-        let plan = self.plan;
-        let needs = Buffers::of(&plan.program, self.library, &plan.kernels);
+    fn memory(&mut self, memory: &Memory) {
+        let needs = Buffers::of(self.program, self.library, self.kernels);
         let places: HashMap<(usize, Value), &PlannedBuffer> =
-            plan.memory.places.iter().map(|p| ((p.kernel, p.value), p)).collect();
-        if plan.memory.once.len() != plan.kernels.len() || places.len() != needs.buffers.len() {
+            memory.places.iter().map(|p| ((p.kernel, p.value), p)).collect();
+        if memory.once.len() != self.kernels.len() || places.len() != needs.buffers.len() {
             return self.add(None, "the memory is that of other kernels");
         }
         let mut last = vec![0; needs.buffers.len()];
@@ -178,7 +191,7 @@ impl Check<'_> {
                 }
                 let Home::Arena(at) = place.home else { continue };
                 let to = at.saturating_add(rounded(place.bytes));
-                if to > plan.memory.arena {
+                if to > memory.arena {
                     self.add(Some(k), "a buffer that it writes is outside the arena");
                 }
                 alive.push((k, last[b].max(k), at, to));

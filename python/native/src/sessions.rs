@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub const FUNCTIONS: &[Named] = &[
     (c"session_of_model", of_model),
     (c"session_of_optimized", of_optimized),
+    (c"session_load", load),
+    (c"session_save", save),
     (c"session_values", values),
     (c"session_run", run),
     (c"session_call", call),
@@ -43,6 +45,21 @@ fn of_optimized<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> 
         None => optimized.session(),
     };
     hold(args.py(), wait(args.py(), work)?)
+}
+
+/// `(path, device) -> session`
+fn load<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let (path, device): (String, Bound<'_, PyAny>) = args.extract()?;
+    let device = settings::device(&device)?;
+    hold(args.py(), wait(args.py(), move || Session::load(path, &device))?)
+}
+
+/// `(session, path) -> None`
+fn save<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let (_, path): (Bound<'_, PyAny>, String) = args.extract()?;
+    let session = session(args)?;
+    wait(args.py(), move || session.save(path))?;
+    Ok(args.py().None().into_bound(args.py()))
 }
 
 fn session(args: &Bound<'_, PyTuple>) -> PyResult<Arc<Session>> {

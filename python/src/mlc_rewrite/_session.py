@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from . import _native, _settings
@@ -106,6 +107,41 @@ class Session:
         made._ready(_native.session_of_optimized(optimized._handle, place), optimized)
         return made
 
+    @classmethod
+    def load(
+        cls,
+        path: _settings.Path,
+        *,
+        device: str = "cpu",
+        threads: int | None = None,
+        memory: int | str | None = None,
+        fp: Fp | None = None,
+    ) -> Session:
+        """A session that was saved by `save`: ready in the time of reading its weights, for nothing is read, optimised or checked again.
+
+        Args:
+            path: The file.
+            device, threads, memory, fp: As `Session` takes them. The machine has the vectors, or the device, that the session was saved for.
+
+        Raises:
+            FileError: The file cannot be read.
+            ModelError: It is damaged.
+            SettingError: It was saved by another version, or for another kind of machine: optimise the model again.
+            ResourcesError: A run would take more memory than it may.
+        """
+        made = cls.__new__(cls)
+        made._ready(_native.session_load(os.fspath(path), _place(device, threads, memory, fp)), None)
+        return made
+
+    def save(self, path: _settings.Path) -> None:
+        """Writes what the session is made of, weights included, as a file that takes its name when it is complete; `load` makes the session of it.
+
+        Raises:
+            SettingError: The data of each run decide the model.
+            FileError: The file cannot be written.
+        """
+        _native.session_save(self._handle, os.fspath(path))
+
     def _ready(self, handle: object, optimized: OptimizedModel | None) -> None:
         self._handle = handle
         self._optimized = optimized
@@ -166,7 +202,7 @@ class Session:
 
     @property
     def optimized(self) -> OptimizedModel | None:
-        """What it was made of, to be asked why; `None` of a model that was not optimised."""
+        """What it was made of, to be asked why; `None` of a model that was not optimised, and of a session that was loaded."""
         return self._optimized
 
     def __repr__(self) -> str:
