@@ -22,6 +22,7 @@ Importing this package takes milliseconds: NumPy is imported with the first arra
 
 from typing import TYPE_CHECKING, Any
 
+from ._converters import from_jax, from_keras, from_sklearn
 from ._errors import (
     CheckError,
     Error,
@@ -46,7 +47,7 @@ from ._stream import Stream
 from ._tools import Difference, Fuzzed, diff, fuzz
 
 if TYPE_CHECKING:
-    from .torch import from_torch as from_torch
+    from .torch import explain as explain, from_torch as from_torch
 
 __all__ = [
     "Check",
@@ -77,6 +78,9 @@ __all__ = [
     "WhyNot",
     "__version__",
     "diff",
+    "from_jax",
+    "from_keras",
+    "from_sklearn",
     "fuzz",
     "optimize",
 ]
@@ -84,9 +88,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # PyTorch is imported by what needs it.
-    if name in ("from_torch", "torch"):
+    if name in ("explain", "from_torch", "torch"):
         import importlib
 
         module = importlib.import_module(".torch", __name__)
-        return module if name == "torch" else module.from_torch
+        return module if name == "torch" else getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
