@@ -14,17 +14,8 @@ from ._session import Session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_OF_NUMPY = {
-    torch.float16,
-    torch.float32,
-    torch.float64,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.uint8,
-    torch.bool,
-}
+# Element types of `ml_dtypes`, whose arrays are bits to NumPy and PyTorch.
+_BITS = {"bfloat16": torch.bfloat16, **{name: getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}}
 
 
 class RefusedError(Exception):
@@ -56,12 +47,13 @@ class Part:
         inputs = self.session.get_inputs()
         self.shapes = {places[value.name]: value.shape for value in inputs}
         """The extents of the inputs that are read, by their places: numbers, and names of those that a run decides."""
-        self._feed = [(value.name, places[value.name]) for value in inputs]
+        self._feed = [(value.name, places[value.name], _given if value.dtype in _BITS else _array) for value in inputs]
+        self._made = [_tensor if value.dtype in _BITS else torch.from_numpy for value in self.session.get_outputs()]
         self._handle = self.session._handle
 
     def __call__(self, *given: Any) -> list[torch.Tensor]:
-        feed = {name: _array(given[place]) for name, place in self._feed}
-        return [_tensor(array) for array in _native.session_run(self._handle, None, feed)]
+        feed = {name: taken(given[place]) for name, place, taken in self._feed}
+        return [made(array) for made, array in zip(self._made, _native.session_run(self._handle, None, feed))]
 
 
 class Later:
@@ -91,16 +83,22 @@ class Later:
 
 
 def _array(value: Any) -> Any:
-    """An input of a session."""
-    if not isinstance(value, torch.Tensor):
-        return np.asarray(value)
-    return value.detach().numpy() if value.dtype in _OF_NUMPY else value
+    """An input of a session, whose element type NumPy has."""
+    try:
+        return value.numpy()
+    except (AttributeError, RuntimeError):
+        # Integers, and tensors that gradients may be asked of.
+        return np.asarray(value) if not isinstance(value, torch.Tensor) else value.detach().resolve_conj().resolve_neg().numpy()
+
+
+def _given(value: Any) -> Any:
+    """An input whose element type NumPy lacks: sessions take tensors."""
+    return value
 
 
 def _tensor(array: Any) -> torch.Tensor:
     """A tensor over the memory of a result."""
-    if array.dtype.isbuiltin == 1:
+    dtype = _BITS.get(array.dtype.name)
+    if dtype is None:
         return torch.from_numpy(array)
-    dtype = getattr(torch, array.dtype.name)
-    bits = array.view("int16" if array.dtype.itemsize == 2 else "uint8")
-    return torch.from_numpy(bits).view(dtype)
+    return torch.from_numpy(array.view("int16" if array.dtype.itemsize == 2 else "uint8")).view(dtype)
