@@ -54,8 +54,9 @@ def test_types() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# Those whose documentation has examples; `torch` is tested where it is installed.
-MODULES = [m.name for m in pkgutil.iter_modules(mlc.__path__, "mlc_rewrite.") if m.name.split(".")[-1] not in ("_native", "__main__", "torch")]
+# Those whose documentation has examples; those of PyTorch are tested where it is installed.
+NAMES = [m.name for m in pkgutil.iter_modules(mlc.__path__) if m.name not in ("_native", "__main__") and not m.name.lstrip("_").startswith("torch")]
+MODULES = [f"mlc_rewrite.{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", ["mlc_rewrite", *MODULES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 import textwrap
@@ -300,6 +301,11 @@ def test_what_was_compiled_is_explained() -> None:
     told = mlc.explain(compiled(lambda x: torch.linalg.eigvals(x.exp() * 2 + 1).abs()), torch.randn(3, 3))
     assert not told and "eig" in str(told)
     assert str(mlc.explain(module, x)) == "the call ran no graph of this backend"
+
+
+def test_examples_of_the_documentation() -> None:
+    failed, tried = doctest.testmod(mlc.torch)
+    assert tried and not failed
 
 
 LAYERS = """

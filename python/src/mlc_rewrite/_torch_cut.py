@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
 _aten = torch.ops.aten
 
-# What makes a whole tensor of one and a part that is new, and how that is written in place.
-_IN_PLACE = {
-    _aten.index_copy.default: _aten.index_copy_.default,
-    _aten.index_put.default: _aten.index_put_.default,
-    _aten.index_add.default: _aten.index_add_.default,
-    _aten.scatter.src: _aten.scatter_.src,
-    _aten.scatter.value: _aten.scatter_.value,
-}
-
 
 def _slice_written(base: torch.Tensor, part: torch.Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> torch.Tensor:
     _aten.slice.Tensor(base, dim, start, end, step).copy_(part)
@@ -39,7 +30,16 @@ def _select_written(base: torch.Tensor, part: torch.Tensor, dim: int, index: int
     return base
 
 
-_WRITTEN = {**_IN_PLACE, _aten.slice_scatter.default: _slice_written, _aten.select_scatter.default: _select_written}
+# What makes a whole tensor of one and a part that is new, and how that is written in place.
+_WRITTEN: dict[Any, Callable[..., Any]] = {
+    _aten.index_copy.default: _aten.index_copy_.default,
+    _aten.index_put.default: _aten.index_put_.default,
+    _aten.index_add.default: _aten.index_add_.default,
+    _aten.scatter.src: _aten.scatter_.src,
+    _aten.scatter.value: _aten.scatter_.value,
+    _aten.slice_scatter.default: _slice_written,
+    _aten.select_scatter.default: _select_written,
+}
 
 # Operators that compute nothing: a stage that has no others is not worth a run.
 _IDLE = {

@@ -7,6 +7,7 @@ import logging
 import operator
 import threading
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -496,15 +497,16 @@ def _taking(places: list[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     return (lambda args: (args[places[0]],)) if places else (lambda args: ())
 
 
-_graphs: list[Graph] = []
+# Those whose compiled functions are alive.
+_graphs: list[weakref.ref[Graph]] = []
 
 # What calls are watched by: lists that graphs add themselves to.
 _watching: list[list[Graph]] = []
 
 
 def graphs() -> list[Graph]:
-    """The graphs that ``torch.compile`` handed over in this process, in order: which are run here, and why others are left to PyTorch."""
-    return list(_graphs)
+    """The graphs that ``torch.compile`` handed over in this process and still has, in order: which are run here, and why others are left to PyTorch."""
+    return [graph for graph in (ref() for ref in _graphs) if graph is not None]
 
 
 def backend(module: torch.fx.GraphModule, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
@@ -517,5 +519,5 @@ def backend(module: torch.fx.GraphModule, example_inputs: list[Any], *, options:
     """
     del example_inputs
     graph = Graph(module, dict(options or {}))
-    _graphs.append(graph)
+    _graphs[:] = [*(ref for ref in _graphs if ref() is not None), weakref.ref(graph)]
     return graph
