@@ -63,6 +63,16 @@ _IDLE = {
 }
 
 
+# What tracing checks of a program, which the exporter leaves out, too: `torch.compile` guards it.
+_CHECKS = {
+    _aten.sym_constrain_range_for_size.default,
+    _aten._assert_async.default,
+    _aten._assert_async.msg,
+    _aten._assert_scalar.default,
+    _aten._assert_tensor_metadata.default,
+}
+
+
 class Pieces(NamedTuple):
     """A program that was cut."""
 
@@ -88,6 +98,8 @@ def cut(functional: Any, refused: Mapping[str, str]) -> Pieces:
     inputs = _constants_bound(functional, module)
     copied, in_place = _written(functional, graph, inputs)
     _extents_computed_where_they_are_used(graph)
+    for node in [n for n in graph.nodes if n.target in _CHECKS]:
+        graph.erase_node(node)
     for node in graph.nodes:
         # What a part yields lies in memory as it likes.
         if node.target is _aten.view.default:
