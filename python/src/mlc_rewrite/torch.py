@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _torch_export, _torch_layer
+from . import _torch_export
 from ._rules import Rules
 from ._torch_explain import Compiled, explain
 from ._torch_graph import Graph, backend, graphs
