@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What a session is made of.
 pub struct SavedSession {
@@ -78,9 +78,12 @@ struct Constant {
 
 impl Made {
     fn here(machine: String) -> Made {
-        let mut state = DefaultHasher::new();
-        stdlib::TEXTS.hash(&mut state);
-        Made { version: env!("CARGO_PKG_VERSION").into(), texts: state.finish(), machine }
+        static TEXTS: LazyLock<u64> = LazyLock::new(|| {
+            let mut state = DefaultHasher::new();
+            stdlib::TEXTS.hash(&mut state);
+            state.finish()
+        });
+        Made { version: env!("CARGO_PKG_VERSION").into(), texts: *TEXTS, machine }
     }
 
     /// Refuses what was made elsewhere.

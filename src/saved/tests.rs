@@ -33,10 +33,15 @@ fn device() -> Device {
     Device::cpu().threads(1)
 }
 
-/// What a session yields, element types, extents and bits.
-fn results(session: &Session, program: &Program, inputs: &[Tensor]) -> Vec<(String, Tensor)> {
+/// What a session yields, element types, extents and bits, or why it does not.
+fn results(
+    session: &Session,
+    program: &Program,
+    inputs: &[Tensor],
+) -> Result<Vec<(String, Tensor)>, String> {
     let names = program.inputs.iter().map(|(name, _)| name.clone());
-    session.run_tensors(names.zip(inputs.iter().cloned()).collect()).expect("it runs")
+    let given = names.zip(inputs.iter().cloned()).collect();
+    session.run_tensors(given).map_err(|e| e.to_string())
 }
 
 /// Saves a session, and holds the one that is loaded against it.
@@ -143,12 +148,10 @@ fn any_bytes_are_a_session_or_an_error() {
         let error = loaded(&path, &whole[..end]).map(drop).expect_err("it is cut off");
         assert_eq!(error.kind(), ErrorKind::Model, "{end}");
     }
-    for at in 0..whole.len() {
-        for other in [b'0', b'9', b'-', b'"', 0] {
-            let mut bytes = whole.clone();
-            bytes[at] = other;
-            drop(loaded(&path, &bytes));
-        }
+    for (at, other) in (0..whole.len()).step_by(2).zip([b'0', b'9', b'-', b'"', 0].iter().cycle()) {
+        let mut bytes = whole.clone();
+        bytes[at] = *other;
+        drop(loaded(&path, &bytes));
     }
 }
 
