@@ -54,6 +54,7 @@ const LIMITS: Limits = Limits {
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[], &[])?;
     let library = super::model::library(&args.common)?;
+    pipeline::all_laws(&library, &args.without)?;
     let time = match (args.time, args.cases) {
         (Some(t), _) => {
             ensure!(t.is_finite() && t >= 0.0, "--time takes a number of seconds");

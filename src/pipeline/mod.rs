@@ -516,6 +516,18 @@ pub fn prices<'l>(
     Ok(TargetPrices::new(library, &target, options.operators.clone()).with_model(model))
 }
 
+/// Refuses names that no law has.
+pub fn all_laws(library: &Library, wanted: &[String]) -> Result<(), Error> {
+    let unknown = |name: &&String| !library.laws.iter().any(|l| l.answers_to(name));
+    let Some(name) = wanted.iter().find(unknown) else { return Ok(()) };
+    let laws = library.laws.iter();
+    let laws: BTreeSet<&str> = laws.flat_map(|l| [&*l.name, l.declared_name()]).collect();
+    let help = names::meant(name, laws, "`mlc-rewrite list laws` names them");
+    let place = format!("law `{}`", shown(name));
+    let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
+    Err(error.at(place).or_help(help))
+}
+
 /// The laws that may fire. A layer's own kernel rounds otherwise than the kernels of its body: under
 /// `exact` such a layer stays as it is read.
 fn active_laws(
@@ -525,17 +537,7 @@ fn active_laws(
     source: &Program,
 ) -> Result<Vec<u32>, Error> {
     let foreign = UnusableOperators::of(library, target, options.operators.as_ref(), source);
-    for name in &options.without {
-        let known = library.laws.iter().any(|l| l.answers_to(name));
-        if !known {
-            let laws = library.laws.iter();
-            let laws: BTreeSet<&str> = laws.flat_map(|l| [&*l.name, l.declared_name()]).collect();
-            let help = names::meant(name, laws, "`mlc-rewrite list laws` names them");
-            let place = format!("law `{}`", shown(name));
-            let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
-            return Err(error.at(place).or_help(help));
-        }
-    }
+    all_laws(library, &options.without)?;
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
         let off = options.without.iter().any(|w| l.answers_to(w));
         options.fp.admits(l.error) && !off && !rounds(library, target, options, l)

@@ -60,6 +60,7 @@ fn names_that_are_nearly_right_are_proposed() {
         (&["explain", "f.rules", "--target", "openvno"], "did you mean `openvino`"),
         (&["check", "f.rules", "--target", "standrd"], "did you mean `standard`"),
         (&["run", "f.rules", "--without", "add_zerp"], "did you mean `add_zero`"),
+        (&["fuzz", "--cases", "1", "--without", "add_zerp"], "did you mean `add_zero`"),
         (&["list", "layers", "gleu"], "did you mean `gelu`"),
         (&["list", "lawz"], "'laws'"),
         (&["man", "optimise"], "did you mean `optimize`"),
