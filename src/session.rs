@@ -102,12 +102,8 @@ impl Session {
             return Err(Error::new(ErrorKind::Setting, message)
                 .with_help("give what decides it when the model is read (`bind`, `values`)"));
         };
-        let saved = SavedSession {
-            plan: planned.plan.clone(),
-            library: planned.library.clone(),
-            defaults: self.defaults.clone(),
-        };
-        saved::write(path.as_ref(), &saved, self.device.machine()?)
+        let parts = (&planned.plan, &*planned.library);
+        saved::write(path.as_ref(), parts, &self.defaults, self.device.machine()?)
     }
 
     /// A session that was [saved](Session::save), on a device like the one that it was made for. Its weights stay in the mapped file as far as
@@ -133,10 +129,10 @@ impl Session {
     /// would take more memory than the device may.
     pub fn load(path: impl AsRef<Path>, device: &Device) -> Result<Session, Error> {
         let path = path.as_ref();
-        let SavedSession { plan, library, defaults } =
-            with_room(|| saved::read(path, device.machine()?))?;
-        let session = with_room(|| Session::new(&plan, &library, device))?;
-        Ok(Session { defaults, ..session })
+        with_room(|| {
+            let SavedSession { plan, library, defaults } = saved::read(path, device.machine()?)?;
+            Ok(Session { defaults, ..Session::new(&plan, &library, device)? })
+        })
     }
 
     /// A model that the data of each run decide.

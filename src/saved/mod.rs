@@ -44,8 +44,8 @@ struct Description {
     /// The texts of the user, by name.
     rules: Vec<(String, String)>,
     constants: Vec<Constant>,
-    /// Inputs that a run need not give, by the numbers of their tensors.
-    defaults: Vec<(String, usize)>,
+    /// Inputs that a run need not give: theirs are the last constants.
+    defaults: Vec<String>,
     plan: SavedPlan,
 }
 
@@ -132,17 +132,20 @@ fn stored(t: &Tensor) -> &[u8] {
 }
 
 /// Writes a session for a machine; the file takes its name when it is complete.
-pub fn write(path: &Path, saved: &SavedSession, machine: String) -> Result<(), Error> {
-    let SavedSession { plan, library, defaults } = saved;
+pub fn write(
+    path: &Path,
+    (plan, library): (&Plan, &Library),
+    defaults: &[(String, Tensor)],
+    machine: String,
+) -> Result<(), Error> {
     let user = library.sources.iter().skip(stdlib::TEXTS.len());
     let constants = plan.program.consts.iter();
     let tensors: Vec<&Tensor> = constants.chain(defaults.iter().map(|(_, t)| t)).collect();
-    let first = plan.program.consts.len();
     let description = Description {
         made: Made::here(machine),
         rules: user.map(|s| (s.name.clone(), s.text.to_string())).collect(),
         constants: tensors.iter().map(|t| Constant::of(t)).collect(),
-        defaults: defaults.iter().zip(first..).map(|((name, _), i)| (name.clone(), i)).collect(),
+        defaults: defaults.iter().map(|(name, _)| name.clone()).collect(),
         plan: SavedPlan::of(plan, library),
     };
     let unwritten = |e: io::Error| Error::from(mlc_files::error("write", path, e));
@@ -186,7 +189,7 @@ pub fn read(path: &Path, machine: String) -> Result<SavedSession, Error> {
         error.with_help("save one with `Session::save`")
     };
     let no_tensors = |e: safetensors::SafeTensorError| damaged(e.to_string());
-    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(no_tensors)?;
+    let (length, header) = SafeTensors::read_metadata(&bytes).map_err(no_tensors)?;
     let text = header.metadata().as_ref().and_then(|m| m.get(KEY));
     let text = text.ok_or_else(|| damaged("it says nothing of a plan".into()))?;
     let here = Made::here(machine);
@@ -197,24 +200,22 @@ pub fn read(path: &Path, machine: String) -> Result<SavedSession, Error> {
     })?;
     let description: Description =
         serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
-    let tensors = SafeTensors::deserialize(&bytes).map_err(no_tensors)?;
+    let elements = bytes.slice(size_of::<u64>() + length..);
     let mut constants = Vec::with_capacity(description.constants.len());
     for (i, constant) in description.constants.into_iter().enumerate() {
-        let view = tensors.tensor(&i.to_string()).map_err(no_tensors)?;
-        let read = constant.read(bytes.slice_ref(view.data()));
+        let info = header.info(&i.to_string());
+        let info = info.ok_or_else(|| damaged(format!("constant {i} is missing")))?;
+        let (start, end) = info.data_offsets;
+        let read = constant.read(elements.slice(start..end));
         constants.push(read.map_err(|reason| damaged(format!("constant {i}: {reason}")))?);
     }
     let library = match description.rules.is_empty() {
         true => stdlib::shipped()?,
         false => Arc::new(stdlib::sound(description.rules, false)?),
     };
-    let default = |(name, i): (String, usize)| match constants.get(i) {
-        Some(tensor) => Ok((name, tensor.clone())),
-        None => Err(damaged(format!("there is no constant {i}"))),
-    };
-    let defaults: Vec<(String, Tensor)> =
-        description.defaults.into_iter().map(default).collect::<Result<_, Error>>()?;
-    constants.truncate(constants.len() - defaults.len().min(constants.len()));
+    let own = constants.len().checked_sub(description.defaults.len());
+    let own = own.ok_or_else(|| damaged("constants are missing".into()))?;
+    let defaults = description.defaults.into_iter().zip(constants.split_off(own)).collect();
     let plan = description.plan.read(&constants, &library).map_err(damaged)?;
     Ok(SavedSession { plan, library, defaults })
 }

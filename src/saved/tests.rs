@@ -1,6 +1,6 @@
 //! Saved sessions yield the same bits; damaged files are errors.
 
-use super::{SavedSession, read, write};
+use super::{read, write};
 use crate::device::Device;
 use crate::error::ErrorKind;
 use crate::model::Model;
@@ -260,11 +260,10 @@ fn texts_and_defaults_come_back() {
     let plan = Plan::new(program, &library, vec![], 0.5);
     let folder = Folder::new();
     let defaults = vec![("x".to_string(), Tensor::from_f32(vec![1], vec![f32::NAN]))];
-    let saved = SavedSession { plan, library, defaults };
-    write(&folder.file(), &saved, MACHINE.into()).expect("it is written");
+    write(&folder.file(), (&plan, &library), &defaults, MACHINE.into()).expect("it is written");
     let back = read(&folder.file(), MACHINE.into()).expect("it is read");
     assert_eq!(back.defaults[0].0, "x");
-    assert_eq!(back.defaults[0].1, saved.defaults[0].1);
+    assert_eq!(back.defaults[0].1, defaults[0].1);
     assert_eq!(back.plan.program.consts.iter().next(), Some(&words));
     assert_eq!(back.plan.cost, 0.5);
 }
