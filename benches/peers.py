@@ -7,6 +7,9 @@ the best of the others, with quartiles of runs that follow each other; then the 
 `onnxruntime`, `openvino` and `torch` may be in different Pythons: `--python torch-compile=PATH`.
 """
 
+import argparse
+import pathlib
+
 import turns
 
 PEERS = ["onnxruntime", "openvino", "torch-compile", "rten", "tract"]
@@ -16,8 +19,11 @@ def measured(given, model, inputs, threads):
     """Times, versions, and reasons of absence, by name."""
     started, absent = {}, {}
     own = turns.Own(given, model, threads, inputs=inputs)
+    builds = [own]
     try:
         own.ready()
+        if given.before:
+            builds.append(turns.Own(argparse.Namespace(**{**vars(given), "tool": given.before}), model, threads, inputs=inputs).ready())
         for name in given.against:
             try:
                 started[name] = turns.Peer(given, name, model, own.known["inputs"], threads)
@@ -29,6 +35,8 @@ def measured(given, model, inputs, threads):
             except turns.Absent as e:
                 absent[name] = str(e)
         runs = {"here": lambda n: own.seconds("optimised", n)}
+        if given.before:
+            runs["before"] = lambda n: builds[1].seconds("optimised", n)
         if given.as_read:
             runs["as read"] = lambda n: own.seconds("as read", n)
         runs |= {name: lambda n, peer=peer: peer.seconds("run", n) for name, peer in started.items() if name not in absent}
@@ -36,14 +44,19 @@ def measured(given, model, inputs, threads):
         versions = {name: peer.version for name, peer in started.items() if name not in absent}
         return {"times": times, "versions": versions, "absent": {**absent, **fallen}, "same_plan": own.known["same_plan"]}
     finally:
-        for process in [own, *started.values()]:
+        for process in [*builds, *started.values()]:
             process.end()
+
+
+def beside(given):
+    """Plans of the tool, besides the optimised one."""
+    return [*(["before"] if given.before else []), *(["as read"] if given.as_read else [])]
 
 
 def found(given, kept, name, model, inputs, threads):
     """What is kept, if it has everybody who is asked for, or what is measured now."""
     old = kept.get(name, str(threads))
-    wanted = {*given.against, *(["as read"] if given.as_read else [])}
+    wanted = {*given.against, *beside(given)}
     if old and wanted <= {*old["times"], *old["absent"]}:
         return old
     try:
@@ -54,10 +67,10 @@ def found(given, kept, name, model, inputs, threads):
 
 
 def table(given, kept, chosen, threads):
-    shown = [*(["as read"] if given.as_read else []), *given.against]
+    shown = [*beside(given), *given.against]
     print(f"\n### {turns.plural(threads)}\n")
     turns.head(["model", "here, ms", *(f"{n}, ms" for n in shown), "ratio"])
-    best, each, absent, versions, before = [], {}, {}, {}, []
+    best, each, absent, versions, before, changed = [], {}, {}, {}, [], []
     for name, model, inputs in chosen:
         result = found(given, kept, name, model, inputs, threads)
         times, versions = result["times"], {**versions, **result["versions"]}
@@ -68,6 +81,8 @@ def table(given, kept, chosen, threads):
         cells = [turns.ms(times[n]) if n in times else "" for n in ["here", *shown]]
         if own and "as read" in times:
             before.append(1.0 if result["same_plan"] else turns.ratio(own, times["as read"])[0])
+        if own and "before" in times:
+            changed.append(turns.ratio(own, times["before"])[0])
         if own and peers:
             best.append(min(peers, key=lambda n: turns.median(peers[n])))
             for n, t in peers.items():
@@ -80,6 +95,8 @@ def table(given, kept, chosen, threads):
         print(f"\nGeometric means of the ratios, with the number of models: {', '.join(means)}; largest over the best {max(each['the best']):.2f}.")
     if before:
         print(f"\nOptimised over as read, one where both are one plan: geometric mean {turns.mean(before):.3f}, largest {max(before):.3f}.")
+    if changed:
+        print(f"\nOver the other build: geometric mean {turns.mean(changed):.3f}, largest {max(changed):.3f}.")
     if versions:
         print(f"\nVersions: {', '.join(f'{n} {v}' for n, v in versions.items())}.")
     for (who, why), names in absent.items():
@@ -90,6 +107,7 @@ def main():
     parser = turns.arguments(__doc__, 4)
     parser.add_argument("--against", type=lambda s: s.split(","), default=PEERS, help=f"runtimes, {','.join(PEERS)} by default")
     parser.add_argument("--as-read", action="store_true", help="the plan of the model as it is takes turns as well")
+    parser.add_argument("--before", type=pathlib.Path, metavar="TOOL", help="another build of the tool takes turns as well")
     parser.add_argument("--prepare", action="store_true", help="start everybody once and time nothing: what PyTorch compiles is kept and found by later calls")
     given = turns.parsed(parser)
     chosen = list(turns.models(given.models))
