@@ -221,6 +221,8 @@ macro_rules! tiles {
             let depth = pieces * length;
             // Spread evenly over all that is summed here. If nothing is ahead, an address that is mapped is fetched again and again.
             let pace = ahead.len().div_ceil((count * depth).max(1)) * A::STEPS;
+            // Of more than that, which few rows read once, the processor itself fetches what comes next, and is kept from it by being told.
+            let (ahead, pace) = if pace > CACHE_LINE { (&[][..], 0) } else { (ahead, pace) };
             let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
             // What the sums will meet is fetched shortly before: what is summed would drive it out of the first-level cache again.
             let soon = depth.saturating_sub(R * V + SOON);
@@ -287,11 +289,6 @@ macro_rules! tiles {
                             prefetch(A::row(&cursor, 0, 0).wrapping_add(AHEAD + CACHE_LINE));
                         }
                         prefetch_later(ahead);
-                        if pace > CACHE_LINE {
-                            for line in 1..pace.div_ceil(CACHE_LINE) {
-                                prefetch_later(ahead.wrapping_add(line * CACHE_LINE));
-                            }
-                        }
                         ahead = ahead.wrapping_add(pace);
                         step!(0);
                         if A::STEPS > 1 {
