@@ -1,6 +1,8 @@
-//! Embeds the texts of `rules/` in the library, in the order of their paths.
+//! Parses and checks the texts of `rules/`, in the order of their paths, so that no process has to: the library embeds what comes of them. A mistake
+//! in them ends the build.
 
-use std::fmt::Write;
+use mlc_dsl::check::{Text, library_of, parsed};
+use mlc_dsl::diag::render;
 use std::path::{Path, PathBuf};
 
 fn texts(folder: &Path, out: &mut Vec<PathBuf>) {
@@ -20,13 +22,22 @@ fn main() {
     let mut paths = Vec::new();
     texts(&root.join("rules"), &mut paths);
     paths.sort();
-    let mut code = String::from("&[\n");
-    for p in paths {
-        println!("cargo::rerun-if-changed={}", p.display());
-        let name = p.strip_prefix(&root).expect("below the root").display().to_string();
-        let _ = writeln!(code, "    ({name:?}, include_str!({:?})),", p.display().to_string());
+    let read = |path: &PathBuf| {
+        println!("cargo::rerun-if-changed={}", path.display());
+        let name = path.strip_prefix(&root).expect("below the root").display().to_string();
+        (name, std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+    };
+    let texts = parsed(&paths.iter().map(read).collect::<Vec<_>>());
+    let (library, diags) = library_of(&texts);
+    for d in &diags {
+        let source = &library.sources[d.source as usize];
+        eprintln!("{}", render(std::slice::from_ref(&d.diag), &source.name, &source.text, false));
     }
-    code.push_str("]\n");
+    assert!(diags.is_empty(), "the texts of `rules/` have mistakes");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo"));
-    std::fs::write(out.join("stdlib.rs"), code).expect("the output folder is writable");
+    let write = |file: &str, bytes: Vec<u8>| {
+        std::fs::write(out.join(file), bytes).expect("the output folder is writable")
+    };
+    write("texts", Text::to_bytes(&texts).expect("texts are encodable"));
+    write("library", library.to_bytes().expect("a library is encodable"));
 }

@@ -1,66 +1,63 @@
-//! The rule texts: those embedded in the binary, and the user's own.
+//! The rule texts: those shipped in the binary, parsed and checked when it was built, and the user's own.
 
 use crate::error::Error;
-use mlc_dsl::check::{SourceDiag, library};
+use mlc_dsl::check::{SourceDiag, Text, library_of, parsed};
 use mlc_dsl::diag::{SHOWN, Severity, more, render};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{Library, Source};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-
-/// The texts of `rules/`: (path, text), in reading order.
-pub const TEXTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/stdlib.rs"));
+use std::sync::{Arc, LazyLock};
 
 /// Longest text that is read.
 const MAX_TEXT: u64 = 64 << 20;
+
+/// The texts of `rules/`, in reading order.
+static TEXTS: LazyLock<Vec<Text>> = LazyLock::new(|| {
+    let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/texts"));
+    Text::from_bytes(bytes).expect("the build wrote them")
+});
+
+/// Their library.
+static SHIPPED: LazyLock<Arc<Library>> = LazyLock::new(|| {
+    let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/library"));
+    Arc::new(Library::from_bytes(bytes).expect("the build wrote it"))
+});
+
+/// The shipped texts alone.
+pub fn shipped() -> Arc<Library> {
+    SHIPPED.clone()
+}
+
+/// The shipped texts; in every library those of the user come after them.
+pub fn sources() -> &'static [Source] {
+    &SHIPPED.sources
+}
 
 /// Reads a text; `-` is standard input. Not UTF-8, too long or unreadable is an error that names it.
 pub fn read_text(path: &Path) -> Result<String, Error> {
     Ok(mlc_files::text(path, MAX_TEXT).map_err(|e| mlc_files::error("read", path, e))?)
 }
 
-/// How many shipped texts there are: those of the user come after them.
-pub(crate) fn shipped_texts() -> usize {
-    TEXTS.len()
-}
-
 /// The shipped texts and then the user's, as one library, with all diagnostics.
 pub fn load(user: &[PathBuf]) -> Result<(Library, Vec<SourceDiag>), Error> {
-    Ok(library(&shipped_and(texts(user)?)))
+    let read = |path: &PathBuf| Ok((path.display().to_string(), read_text(path)?));
+    Ok(with(&user.iter().map(read).collect::<Result<Vec<_>, Error>>()?))
 }
 
-/// The same, but diagnostics of errors are an error that shows them all.
-pub fn load_sound(user: &[PathBuf]) -> Result<Library, Error> {
-    sound(texts(user)?, false)
+/// The shipped texts and then these, given by name and content, with all diagnostics.
+pub fn with<S: AsRef<str> + Sync>(texts: &[(S, S)]) -> (Library, Vec<SourceDiag>) {
+    library_of(TEXTS.iter().chain(&parsed(texts)))
 }
 
-/// Texts of files, by their names.
-fn texts(files: &[PathBuf]) -> Result<Vec<(String, String)>, Error> {
-    files.iter().map(|path| Ok((path.display().to_string(), read_text(path)?))).collect()
-}
-
-/// The shipped texts and these, by name.
-fn shipped_and(texts: Vec<(String, String)>) -> Vec<(String, String)> {
-    let shipped = TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    shipped.chain(texts).collect()
-}
-
-/// The shipped texts and then these, given by name and content; errors in them are an error, which may be coloured.
-pub fn sound(texts: Vec<(String, String)>, color: bool) -> Result<Library, Error> {
-    let (library, diags) = library(&shipped_and(texts));
+/// The same; errors in them are an error, which may be coloured.
+pub fn sound<S: AsRef<str> + Sync>(texts: &[(S, S)], color: bool) -> Result<Arc<Library>, Error> {
+    if texts.is_empty() {
+        return Ok(shipped());
+    }
+    let (library, diags) = with(texts);
     match diags.iter().any(|d| d.diag.severity == Severity::Error) {
         true => Err(Error::in_texts(&library, &diags, rendered(&library, &diags, color))),
-        false => Ok(library),
+        false => Ok(Arc::new(library)),
     }
-}
-
-/// The shipped texts alone, read once.
-pub fn shipped() -> Result<Arc<Library>, Error> {
-    static SHIPPED: OnceLock<Arc<Library>> = OnceLock::new();
-    if let Some(known) = SHIPPED.get() {
-        return Ok(known.clone());
-    }
-    let fresh = Arc::new(sound(vec![], false)?);
-    Ok(SHIPPED.get_or_init(|| fresh).clone())
 }
 
 /// Diagnostics as text, each with its source, errors first; of very many the first ones.
@@ -73,4 +70,19 @@ pub fn rendered(library: &Library, diags: &[SourceDiag], color: bool) -> String 
     };
     let shown = errors.into_iter().chain(warnings).take(SHOWN).map(drawn);
     shown.collect::<Vec<_>>().join("\n") + &more(diags.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_embedded_is_what_the_texts_say() {
+        let texts: Vec<(&str, &str)> = sources().iter().map(|s| (&*s.name, &*s.text)).collect();
+        let embedded = shipped().to_bytes().expect("encodes");
+        for (read, diags) in [mlc_dsl::check::library(&texts), with::<&str>(&[])] {
+            assert!(diags.is_empty(), "{diags:?}");
+            assert!(read.to_bytes().expect("encodes") == embedded);
+        }
+    }
 }

@@ -85,10 +85,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 #[test]
 fn small_programs() {
     for (name, text) in PROGRAMS {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("case.rules");
-        std::fs::write(&path, text).expect("writes");
-        let library = Arc::new(stdlib::load_sound(&[path]).expect("sound"));
+        let library = stdlib::sound(&[("case.rules", text)], false).expect("sound");
         let program = mlc_rewrite::rules_model::program(&library, "m").expect("has an entry");
         same_bits(name, program, &library);
     }
@@ -96,7 +93,7 @@ fn small_programs() {
 
 #[test]
 fn the_shipped_model() {
-    let library = Arc::new(stdlib::load_sound(&[]).expect("sound"));
+    let library = stdlib::shipped();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/squeezenet1_1.onnx");
     let imported = import(read_onnx(&path).expect("reads"), &library).expect("imports");
     same_bits("squeezenet", imported.program, &library);

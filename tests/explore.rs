@@ -34,11 +34,7 @@ fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
 
 /// The same with layers of one's own.
 fn extracted_beside(layers: &str, text: &str, most: ErrorClass) -> Vec<String> {
-    let mut texts: Vec<(String, String)> =
-        stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    texts.push(("layers.rules".into(), layers.into()));
-    texts.push(("case.rules".into(), text.into()));
-    let (library, diags) = mlc_dsl::check::library(&texts);
+    let (library, diags) = stdlib::with(&[("layers.rules", layers), ("case.rules", text)]);
     let source = library.sources.len() as u32 - 1;
     let own: Vec<_> = diags.iter().filter(|d| d.source == source).cloned().collect();
     assert!(own.is_empty(), "{}", stdlib::rendered(&library, &own, false));
@@ -187,7 +183,7 @@ fn ranges_are_proved_by_how_a_value_is_computed() {
 /// Where one value equals every other, patterns find themselves everywhere: steps are counted, not seconds.
 #[test]
 fn a_search_ends_after_counted_steps() {
-    let library = Arc::new(stdlib::load_sound(&[]).expect("sound texts"));
+    let library = stdlib::shipped();
     let call = library.find("log_softmax").expect("a layer");
     let mut b = mlc_dsl::build::Builder::new(&library);
     let x = b.input("x", Type::new(DType::F32, vec![Extent::from(3), Extent::from(1)]));
@@ -297,7 +293,7 @@ fn views_of_the_same_elements_are_one() {
 
 #[test]
 fn constants_that_take_long_are_not_left_to_the_run() {
-    let library = stdlib::shipped().expect("sound");
+    let library = stdlib::shipped();
     let mut b = mlc_dsl::build::Builder::new(&library);
     let matmul = library.find("matmul").expect("shipped");
     let weight = |seed: u32| {

@@ -60,7 +60,7 @@ fn model() -> Vec<u8> {
 
 #[test]
 fn damaged_models_are_refused_clearly() {
-    let shipped = stdlib::load_sound(&[]).expect("the shipped texts are sound");
+    let shipped = stdlib::shipped();
     let original = model();
     let mut random = Random::new(1);
     let mut refused = 0;
@@ -88,12 +88,9 @@ fn damaged_models_are_refused_clearly() {
 
 #[test]
 fn damaged_rules_are_diagnosed() {
-    let texts: Vec<&str> = stdlib::TEXTS.iter().map(|(_, t)| *t).collect();
-    let ops: Vec<(String, String)> = stdlib::TEXTS
-        .iter()
-        .filter(|(n, _)| n.starts_with("rules/ops"))
-        .map(|(n, t)| (n.to_string(), t.to_string()))
-        .collect();
+    let texts: Vec<&str> = stdlib::sources().iter().map(|s| &*s.text).collect();
+    let ops = stdlib::sources().iter().filter(|s| s.name.starts_with("rules/ops"));
+    let ops: Vec<(&str, &str)> = ops.map(|s| (&*s.name, &*s.text)).collect();
     let mut random = Random::new(2);
     let mut diagnosed = 0;
     for case in 0..CASES {
@@ -109,7 +106,7 @@ fn damaged_rules_are_diagnosed() {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         // Most cases stand alone; some meet the operators, so that elaboration is reached.
         let mut all = if case % 50 == 1 { ops.clone() } else { vec![] };
-        all.push(("case.rules".into(), text));
+        all.push(("case.rules", &text));
         let (library, diags) = library(&all);
         diagnosed += usize::from(!diags.is_empty());
         if case % 100 == 1 {
@@ -122,10 +119,9 @@ fn damaged_rules_are_diagnosed() {
 
 /// Shipped texts whose name contains `which`, and one more, and what is said of that one.
 fn read(which: &str, text: &str) -> (mlc_dsl::library::Library, Vec<mlc_dsl::diag::Diag>) {
-    let wanted = stdlib::TEXTS.iter().filter(|(n, _)| n.contains(which));
-    let mut texts: Vec<(String, String)> =
-        wanted.map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    texts.push(("own.rules".into(), text.to_string()));
+    let wanted = stdlib::sources().iter().filter(|s| s.name.contains(which));
+    let mut texts: Vec<(&str, &str)> = wanted.map(|s| (&*s.name, &*s.text)).collect();
+    texts.push(("own.rules", text));
     let (library, diags) = library(&texts);
     let own = library.sources.len() as u32 - 1;
     let diags = diags.into_iter().filter(|d| d.source == own).map(|d| d.diag).collect();

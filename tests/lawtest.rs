@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 /// What is wrong with the tests of a text's laws.
 fn broken(text: &str) -> Vec<String> {
-    let mut texts: Vec<(String, String)> =
-        stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    texts.push(("case.rules".into(), text.into()));
-    let (library, diags) = mlc_dsl::check::library(&texts);
+    let (library, diags) = stdlib::with(&[("case.rules", text)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let source = library.sources.len() as u32 - 1;
     let own = library.laws.iter().filter(|l| l.source.0 == source);

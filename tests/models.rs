@@ -57,7 +57,7 @@ fn round_trip(library: &Arc<Library>, raw: RawModel) -> (Optimized, usize, usize
 
 #[test]
 fn the_shipped_model_gets_smaller() {
-    let library = Arc::new(stdlib::load_sound(&[]).expect("sound"));
+    let library = stdlib::shipped();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/squeezenet1_1.onnx");
     let (_, before, after) = round_trip(&library, read_onnx(&path).expect("reads"));
     assert!(after < before, "{before} -> {after}");
@@ -73,7 +73,7 @@ fn shared_models_optimise_and_agree() {
         eprintln!("skipped: there is no {}", shared.display());
         return;
     };
-    let library = Arc::new(stdlib::load_sound(&[]).expect("sound"));
+    let library = stdlib::shipped();
     let mut folders: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     folders.retain(|f| f.join("weights.json").exists());
     folders.sort();
@@ -98,7 +98,7 @@ fn shared_models_optimise_and_agree() {
 
 #[test]
 fn empty_bytes_are_no_model() {
-    let library = stdlib::load_sound(&[]).expect("sound");
+    let library = stdlib::shipped();
     let outputs = |raw| import(raw, &library).map_or(0, |i| i.program.outputs.len());
     // An empty message is a model without a graph: reading or importing it must say so.
     let e = parse_onnx(bytes::Bytes::new(), None).map(outputs);
@@ -111,9 +111,7 @@ const WRITTEN_MEAN: &str = "/// A mean written out, and numbers of open extents 
 
 #[test]
 fn numbers_of_open_extents_are_computed_at_run_time() {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = ("mean.rules".to_string(), WRITTEN_MEAN.to_string());
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let (library, diags) = stdlib::with(&[("mean.rules", WRITTEN_MEAN)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let library = Arc::new(library);
     let program = mlc_rewrite::rules_model::program(&library, "written_mean").expect("a program");
@@ -142,9 +140,7 @@ fn numbers_of_open_extents_are_computed_at_run_time() {
 
 /// The shipped texts and one more, of which there is nothing to say.
 fn with_text(text: &str) -> Library {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = ("own.rules".to_string(), text.to_string());
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let (library, diags) = stdlib::with(&[("own.rules", text)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     library
 }
@@ -213,7 +209,7 @@ fn a_state_that_begins_at_zero_is_left_out() {
 
 #[test]
 fn weights_of_products_keep_two_axes() {
-    let library = Arc::new(stdlib::load_sound(&[]).expect("loads"));
+    let library = stdlib::shipped();
     let call = |name: &str| library.find(name).expect("shipped");
     let values: Vec<f64> = (0..24).map(|i| f64::from(i) / 8.0).collect();
     let weight = Tensor::from_f64(DType::F32, vec![1, 6, 4], &values);

@@ -34,7 +34,7 @@ fn options(objective: Objective) -> Options {
 }
 
 fn library() -> Arc<Library> {
-    Arc::new(stdlib::load_sound(&[]).expect("sound"))
+    stdlib::shipped()
 }
 
 /// A program under construction.

@@ -50,17 +50,10 @@ const PLANS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The texts of the library.
-fn shipped() -> Vec<(String, String)> {
-    stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect()
-}
-
 #[test]
 fn programs_become_the_kernels_of_the_target() {
     for (what, text, wanted) in PLANS {
-        let own = ("f.rules".to_string(), text.to_string());
-        let texts: Vec<(String, String)> = shipped().into_iter().chain([own]).collect();
-        let (library, diags) = mlc_dsl::check::library(&texts);
+        let (library, diags) = stdlib::with(&[("f.rules", *text)]);
         assert!(diags.is_empty(), "{what}: {}", stdlib::rendered(&library, &diags, false));
         let library = Arc::new(library);
         let program = rules_model::program(&library, "f").expect("a program");
@@ -78,7 +71,7 @@ fn programs_become_the_kernels_of_the_target() {
 /// Weights are packed: a convolution of many weights and few places keeps its channels last.
 #[test]
 fn in_what_order_weights_lie_is_not_priced() {
-    let (library, _) = mlc_dsl::check::library(&shipped());
+    let library = stdlib::shipped();
     let ty = |shape: [i64; 4]| Type::new(DType::F32, shape.map(Extent::from).to_vec());
     let both = |v: i64| Attr::ints(vec![v, v]);
     let attrs = [both(2), both(1), both(1), both(1), both(0), Attr::int(1)];
@@ -108,7 +101,7 @@ fn launched(what: &str, plan: &Plan, library: &Arc<Library>, inputs: &[Tensor]) 
 
 #[test]
 fn the_cpu_launches_the_kernels_of_the_plan() {
-    let library = Arc::new(stdlib::load_sound(&[]).expect("sound"));
+    let library = stdlib::shipped();
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/squeezenet1_1.onnx");
     let raw = mlc_onnx::read_onnx(&path).expect("reads");
     let program = mlc_onnx::import(raw, &library).expect("imports").program;
@@ -146,9 +139,7 @@ const HALVES: &[(&str, &str)] = &[
 #[test]
 fn floats_of_16_bits_are_computed_in_32() {
     for (text, kernels) in HALVES {
-        let own = ("f.rules".to_string(), text.to_string());
-        let texts: Vec<(String, String)> = shipped().into_iter().chain([own]).collect();
-        let (library, diags) = mlc_dsl::check::library(&texts);
+        let (library, diags) = stdlib::with(&[("f.rules", *text)]);
         assert!(diags.is_empty(), "{text}: {}", stdlib::rendered(&library, &diags, false));
         let library = Arc::new(library);
         let program = rules_model::program(&library, "f").expect("a program");
@@ -178,9 +169,7 @@ fn floats_of_16_bits_are_computed_in_32() {
 #[test]
 fn plans_of_all_targets_are_sound() {
     for (what, text, _) in PLANS {
-        let shipped = shipped().into_iter();
-        let own = ("f.rules".to_string(), text.to_string());
-        let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+        let (library, _) = stdlib::with(&[("f.rules", *text)]);
         let library = Arc::new(library);
         let program = rules_model::program(&library, "f").expect("a program");
         for target in &library.targets {
@@ -216,9 +205,7 @@ fn joined(program: &Program, library: &Library, groups: &[&[usize]]) -> Plan {
 fn what_is_written_keeps_the_kernels_of_the_plan() {
     let text =
         "def f(x: f32[4, 8], w: f32[8, 16], z: f32[4, 16]) -> f32[4, 16]\n  = relu(x @ w + z)\n";
-    let shipped = shipped().into_iter();
-    let own = ("f.rules".to_string(), text.to_string());
-    let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let (library, _) = stdlib::with(&[("f.rules", text)]);
     let program = rules_model::program(&library, "f").expect("a program");
     let info = ModelInfo { opset_imports: [(String::new(), 18)].into(), ..ModelInfo::default() };
     // The product, the sum and the activation: `Gemm` computes the first two, and is no part of a kernel and another.
@@ -253,9 +240,7 @@ fn what_is_written_keeps_the_kernels_of_the_plan() {
 #[test]
 fn kernels_without_a_form_in_onnx_are_named() {
     let text = "def f(x: f32[4]) -> f32[4]\n  = erf(x) + asinh(abs(x))\n";
-    let shipped = shipped().into_iter();
-    let own = ("f.rules".to_string(), text.to_string());
-    let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let (library, _) = stdlib::with(&[("f.rules", text)]);
     let program = rules_model::program(&library, "f").expect("a program");
     let standard = pipeline::target(&library, "standard").expect("shipped");
     let plan = pipeline::plan(&program, &library, &standard).expect("a plan");

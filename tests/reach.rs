@@ -35,9 +35,7 @@ def swing(x: F[..s]) -> F[..s]
 ";
 
 fn library(text: &str) -> Arc<Library> {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = [("own.rules".to_string(), format!("{OWN}\n{text}"))];
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain(own).collect::<Vec<_>>());
+    let (library, diags) = stdlib::with(&[("own.rules", &*format!("{OWN}\n{text}"))]);
     assert!(diags.is_empty(), "{text}: {}", stdlib::rendered(&library, &diags, false));
     Arc::new(library)
 }

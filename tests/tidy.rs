@@ -164,6 +164,7 @@ fn outside_libraries_stay_in_their_place() {
         ("cuda-sys", &["backends/cuda/Cargo.toml"]),
         ("libloading", &["backends/cuda/Cargo.toml", "backends/emulator/Cargo.toml"]),
         ("annotate-snippets", &["dsl/Cargo.toml"]),
+        ("postcard", &["dsl/Cargo.toml"]),
         // Weights that are read, and sessions that are saved.
         ("safetensors", &["Cargo.toml", "src/weights/Cargo.toml"]),
     ] {

@@ -1,19 +1,17 @@
 //! What the verifier reports besides true and false: proofs, lints, counterexamples that run.
 
 use mlc_backends::reference::Reference;
+use mlc_dsl::check::{SourceDiag, Text, library_of, parsed};
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::{Limits, explore};
 use mlc_rewrite::{lawtest, recognition, rules_model, stdlib};
 use mlc_verify::{CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 fn library(own: &str) -> Library {
-    let mut texts: Vec<(String, String)> =
-        stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    texts.push(("own.rules".into(), own.into()));
-    let (library, diags) = mlc_dsl::check::library(&texts);
+    let (library, diags) = stdlib::with(&[("own.rules", own)]);
     let errors = diags.iter().any(|d| d.diag.severity == mlc_dsl::diag::Severity::Error);
     assert!(!errors, "{}", stdlib::rendered(&library, &diags, false));
     library
@@ -147,7 +145,7 @@ rule endless
 
 #[test]
 fn shipped_laws_have_no_lints() {
-    let (library, _) = stdlib::load(&[]).expect("the shipped texts are embedded");
+    let library = stdlib::shipped();
     let found = lint(&library, None);
     let shown: Vec<String> = found.iter().map(|l| l.human(false)).collect();
     assert!(found.is_empty(), "{}", shown.join("\n"));
@@ -277,7 +275,7 @@ fn declarations_that_do_nothing_are_named() {
 
 #[test]
 fn shipped_declarations_do_something() {
-    let (library, _) = stdlib::load(&[]).expect("the shipped texts are embedded");
+    let library = stdlib::shipped();
     // Parts of models are no laws; repetitions are found by others, tables of a transform follow from its attributes. No tokens have no last one.
     let source = |name: &str| Some(library.call(library.find(name)?).source.0 as usize);
     let is_part = |n: &str| source(n).is_some_and(|i| library.sources[i].name.contains("models/"));
@@ -287,10 +285,13 @@ fn shipped_declarations_do_something() {
     assert_eq!(found, [&known[..], &[("V010", "lm_last_position".to_string())]].concat());
 }
 
-/// The shipped operators alone: quick to read.
-fn operators() -> Vec<(String, String)> {
-    let own = stdlib::TEXTS.iter().filter(|(n, _)| n.contains("/ops/"));
-    own.map(|(n, t)| (n.to_string(), t.to_string())).collect()
+/// The shipped operators and a text: quick to read.
+fn beside_operators(text: &str) -> (Library, Vec<SourceDiag>) {
+    static OPERATORS: LazyLock<Vec<Text>> = LazyLock::new(|| {
+        let own = stdlib::sources().iter().filter(|s| s.name.contains("/ops/"));
+        parsed(&own.map(|s| (&*s.name, &*s.text)).collect::<Vec<_>>())
+    });
+    library_of(OPERATORS.iter().chain(&parsed(&[("own.rules", text)])))
 }
 
 /// NumPy's common shape.
@@ -327,9 +328,7 @@ fn axes_without_names_meet_as_in_numpy_or_not_at_all() {
             let result = common(a, b);
             let whole = result.clone().unwrap_or_else(|| a.to_vec());
             let text = format!("def m(x: f32{a:?}, y: f32{b:?}) -> f32{whole:?}\n  = 2 * x - y\n");
-            let mut texts = operators();
-            texts.push(("own.rules".into(), text.clone()));
-            let (library, diags) = mlc_dsl::check::library(&texts);
+            let (library, diags) = beside_operators(&text);
             if !diags.is_empty() {
                 refused += 1;
                 assert!(diags.iter().all(|d| d.diag.code.0 == "R008" && d.diag.help.is_some()));
@@ -377,9 +376,7 @@ fn a_model_without_a_value_is_refused_at_its_place() {
         ("def m(x: f32[6]) -> f32[6]\n  = reshape(x, shape=weave([2], [3], [7]))\n", "weave", 2),
     ];
     for (text, message, line) in cases {
-        let mut texts = operators();
-        texts.push(("own.rules".into(), text.to_string()));
-        let (library, diags) = mlc_dsl::check::library(&texts);
+        let (library, diags) = beside_operators(text);
         assert!(diags.is_empty(), "{text}{}", stdlib::rendered(&library, &diags, false));
         let program = mlc_rewrite::rules_model::program(&library, "m");
         if line == 0 {

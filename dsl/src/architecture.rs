@@ -5,9 +5,10 @@
 use crate::expr::{Expr, Name};
 use crate::library::CallId;
 use crate::span::Span;
+use serde::{Deserialize, Serialize};
 
 /// `architecture name(options) of format "name", … steps`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Architecture {
     /// Unique among architectures of a format.
     pub name: Name,
@@ -26,7 +27,7 @@ pub struct Architecture {
 }
 
 /// `let a = …`, or `each i in n let a = …, b = …`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Steps {
     /// The name of the count, and how often the steps are repeated.
     pub each: Option<(Name, Expr)>,
@@ -35,7 +36,7 @@ pub struct Steps {
 }
 
 /// What a step names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Target {
     /// Names for the steps that follow; several take apart a tuple.
     Names(Vec<Name>),
@@ -44,7 +45,7 @@ pub enum Target {
 }
 
 /// A type of tensors in files, and the operator that decodes their bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredType {
     /// The format of the files.
     pub format: Name,
@@ -55,7 +56,7 @@ pub struct StoredType {
 }
 
 /// What is asked of the file, rather than computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FileFunction {
     /// `metadata(key, default)`: a number, a word or a list of the file's description.
     Metadata,

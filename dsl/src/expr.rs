@@ -8,13 +8,14 @@ use crate::function::Function;
 use crate::ir::{Attr, DType};
 use crate::onnx::{Apply, Question};
 use crate::span::Span;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A name: of an axis, a segment, an attribute, a variable.
 pub type Name = Arc<str>;
 
 /// An expression; `==` ignores where it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Expr {
     /// What it is; operands are nested inside.
     pub kind: ExprKind,
@@ -50,7 +51,7 @@ impl std::hash::Hash for Expr {
 }
 
 /// The forms of expressions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ExprKind {
     /// An integer.
     Int(i64),
@@ -110,7 +111,7 @@ pub enum ExprKind {
 }
 
 /// An element of an input.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Read {
     /// Position among the operator's tensor parameters, which its results follow in a recurrence.
     pub input: usize,
@@ -121,7 +122,7 @@ pub struct Read {
 }
 
 /// A reduction over axes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
     /// What joins the terms.
     pub monoid: Monoid,
@@ -132,7 +133,7 @@ pub struct Reduce {
 }
 
 /// An index variable of a meaning.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexVar {
     /// Its number in the meaning.
     pub id: usize,
@@ -143,7 +144,7 @@ pub struct IndexVar {
 }
 
 /// What an operator's output is, element by element.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Meaning {
     /// The index variables of the output, in order.
     pub index: Vec<IndexVar>,
@@ -154,7 +155,7 @@ pub struct Meaning {
 }
 
 /// An element of a list or an index: `e` or `..e`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Elem {
     /// One entry.
     One(Expr),
@@ -179,7 +180,7 @@ impl Elem {
 }
 
 /// What the type of a tensor says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TypePart {
     /// The number of axes.
     Rank,
@@ -211,7 +212,7 @@ impl TypePart {
 }
 
 /// Prefix operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum UnaryOp {
     /// `-a`.
     Neg,
@@ -220,7 +221,7 @@ pub enum UnaryOp {
 }
 
 /// Infix operators, loosest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BinaryOp {
     /// `a or b`.
     Or,
@@ -291,7 +292,7 @@ impl BinaryOp {
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident $word:literal $does:literal)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum $name {
             $(#[doc = $does] $variant,)*
         }
@@ -430,7 +431,7 @@ impl AttrKind {
 pub type Bounds = (Option<Expr>, Option<Expr>);
 
 /// `ints(s) in 0..4`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttrType {
     /// What it is.
     pub kind: AttrKind,
@@ -450,7 +451,7 @@ impl AttrType {
 }
 
 /// A bound on a tensor's elements.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Domain {
     /// `>=`, `>`, `<=` or `<`.
     pub op: BinaryOp,

@@ -1,12 +1,14 @@
 //! The table of function names: functions on attributes, with what they yield, and functions that only meanings apply to elements.
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! functions {
     (
         attributes: { $($variant:ident $name:literal ($params:literal) $does:literal)* }
         elements: { $($element:ident $word:literal)* }
     ) => {
         /// A function of attribute expressions or of elements.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Function {
             $(#[doc = $does] $variant,)*
             $(#[doc = concat!("`", $word, "` of elements or of their indices.")] $element,)*

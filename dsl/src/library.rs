@@ -10,15 +10,16 @@ use crate::onnx::Declaration;
 use crate::pattern::Patterns;
 use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
-use std::collections::{BTreeMap, HashMap};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Index of a callable (`op`, `def` or `extern`) in its library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallId(pub u32);
 
 /// One dimension of a type pattern; equal ones are equal extents.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Dim {
     /// A named axis; the same name is the same extent.
     Axis(Name),
@@ -31,7 +32,7 @@ pub enum Dim {
 }
 
 /// The dtype of a type pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DTypePattern {
     /// `f32`.
     Fixed(DType),
@@ -57,7 +58,7 @@ impl DTypePattern {
 }
 
 /// The declared type of a parameter, a result or a law's variable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TypePattern {
     /// Element type.
     pub dtype: DTypePattern,
@@ -66,7 +67,7 @@ pub struct TypePattern {
 }
 
 /// A tensor parameter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Input {
     /// As declared; unique within the signature.
     pub name: Name,
@@ -79,7 +80,7 @@ pub struct Input {
 }
 
 /// An attribute parameter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttrParam {
     /// As declared; unique within the signature.
     pub name: Name,
@@ -90,7 +91,7 @@ pub struct AttrParam {
 }
 
 /// What computes a callable.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CallKind {
     /// A primitive: one meaning per output, in their order.
     Op(Vec<Meaning>),
@@ -101,7 +102,7 @@ pub enum CallKind {
 }
 
 /// The body of a `def` or `fuse`: terms over the parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Body {
     /// All terms; variable `i` is input `i`.
     pub terms: Terms,
@@ -110,7 +111,7 @@ pub struct Body {
 }
 
 /// An operator that programs apply.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Callable {
     /// Unique in the library.
     pub name: Name,
@@ -169,7 +170,7 @@ impl Callable {
 
 /// The order in which the results of an operator are computed whose equations read them: step by step along an axis, at each
 /// step the equations of the results that have the axis, in the order of the text; the other results after all steps.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recurrence {
     /// An axis of the results.
     pub axis: Name,
@@ -184,7 +185,7 @@ impl std::fmt::Display for Recurrence {
 }
 
 /// What an operator's meaning shows of its structure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum OpClass {
     /// Each result element is a function of the arguments' elements at the same index.
     Pointwise,
@@ -201,7 +202,7 @@ pub enum OpClass {
 }
 
 /// One side of a law.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LawSide {
     /// The output's name; empty when there is one.
     pub name: Name,
@@ -212,7 +213,7 @@ pub struct LawSide {
 }
 
 /// Where a law comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LawOrigin {
     /// A `rule`, left to right.
     Rule,
@@ -225,7 +226,7 @@ pub enum LawOrigin {
 }
 
 /// The error class of a law.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 pub enum ErrorClass {
     /// Same bits.
     Exact,
@@ -255,7 +256,7 @@ impl std::fmt::Display for ErrorClass {
 }
 
 /// A directed, possibly conditional equation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Law {
     /// Unique in the library.
     pub name: Name,
@@ -303,7 +304,7 @@ impl Law {
 }
 
 /// The schema of a law.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schema {
     /// As the rule in the text is called; each of its laws adds the operators to it.
     pub name: Name,
@@ -315,7 +316,7 @@ pub struct Schema {
 }
 
 /// An inline test of a law.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LawTest {
     /// Samples stay within bounds: elements of a variable, or an extent.
     Check {
@@ -347,7 +348,7 @@ pub enum LawTest {
 }
 
 /// A graph that only a test speaks of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TestGraph {
     /// Its tensor variables.
     pub vars: Vec<Input>,
@@ -358,7 +359,7 @@ pub struct TestGraph {
 }
 
 /// How an ONNX operator reads and prints.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OnnxItem {
     /// The ONNX operator's name.
     pub name: Name,
@@ -369,7 +370,7 @@ pub struct OnnxItem {
 }
 
 /// A fused composition and the kernels that offer it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FuseItem {
     /// Unique among `fuse` items.
     pub name: Name,
@@ -391,7 +392,7 @@ pub struct FuseItem {
 }
 
 /// A place to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TargetItem {
     /// Unique among targets; `--target` takes it.
     pub name: Name,
@@ -404,7 +405,7 @@ pub struct TargetItem {
     /// Which source text.
     pub source: u32,
     /// `flops`, `bytes`, `launch`, … as written.
-    pub figures: HashMap<String, f64>,
+    pub figures: BTreeMap<String, f64>,
     /// Native kernels.
     pub kernels: Vec<TargetKernel>,
     /// The kernel that runs pointwise operators of one shape in one loop, if there is one.
@@ -414,7 +415,7 @@ pub struct TargetItem {
 }
 
 /// The element types that the kernels of one name take.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KernelTypes {
     /// As written.
     pub dtypes: Vec<DType>,
@@ -423,7 +424,7 @@ pub struct KernelTypes {
 }
 
 /// A native kernel of a target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TargetKernel {
     /// Name in the backend's registry.
     pub name: String,
@@ -444,7 +445,7 @@ pub struct TargetKernel {
 }
 
 /// The pointwise operators that a kernel applies to its result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Epilogue {
     /// None.
     #[default]
@@ -457,7 +458,7 @@ pub enum Epilogue {
 
 /// How images, values of four axes, lie in memory where a runtime has a layout of its own for them, such as blocks of
 /// channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
     /// Row by row, as everything else.
     #[default]
@@ -469,7 +470,7 @@ pub enum Layout {
 }
 
 /// A source text of the library.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Source {
     /// File name for messages.
     pub name: String,
@@ -478,7 +479,7 @@ pub struct Source {
 }
 
 /// Every declaration of a set of `.rules` texts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Library {
     /// The texts, in reading order.
     pub sources: Vec<Source>,
@@ -496,11 +497,28 @@ pub struct Library {
     pub architectures: Vec<Architecture>,
     /// What decodes the tensors of such files.
     pub stored: Vec<StoredType>,
-    pub(crate) by_name: HashMap<Name, CallId>,
+    pub(crate) by_name: BTreeMap<Name, CallId>,
+    #[serde(skip)]
     pub(crate) patterns: Patterns,
 }
 
 impl Library {
+    /// The library as bytes, for the same build of this crate to read: there is no version, and nothing is compatible.
+    ///
+    /// # Errors
+    /// It cannot be encoded.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, postcard::Error> {
+        postcard::to_stdvec(self)
+    }
+
+    /// What [`Library::to_bytes`] wrote. Whoever gives the bytes answers for them: nothing is checked again.
+    ///
+    /// # Errors
+    /// The bytes are no library.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Library, postcard::Error> {
+        postcard::from_bytes(bytes)
+    }
+
     /// The operator of an id.
     pub fn call(&self, id: CallId) -> &Callable {
         &self.calls[id.0 as usize]

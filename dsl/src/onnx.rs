@@ -5,9 +5,10 @@
 use crate::expr::{Expr, Name};
 use crate::function::Function;
 use crate::library::CallId;
+use serde::{Deserialize, Serialize};
 
 /// `onnx Name(inputs; attributes) since 13 until 17 in "domain" …`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Declaration {
     /// Inputs, then attributes.
     pub params: Vec<Param>,
@@ -30,7 +31,7 @@ pub struct Declaration {
 }
 
 /// An input or an attribute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Param {
     /// As ONNX's schema calls it.
     pub name: Name,
@@ -41,7 +42,7 @@ pub struct Param {
 }
 
 /// What a parameter is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ParamKind {
     /// A tensor.
     Tensor {
@@ -62,7 +63,7 @@ pub enum ParamKind {
 }
 
 /// The kinds of attributes in ONNX.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// An integer.
     Int,
@@ -111,7 +112,7 @@ impl std::fmt::Display for Kind {
 }
 
 /// One way of reading.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Alternative {
     /// What the node computes, over the names of the item.
     pub value: Expr,
@@ -120,7 +121,7 @@ pub struct Alternative {
 }
 
 /// How a core term prints as an ONNX operator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Print {
     /// The core term.
     pub pattern: Expr,
@@ -137,7 +138,7 @@ pub struct Print {
 }
 
 /// What is asked about the node that is read or written, rather than computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Question {
     /// Whether an input or attribute is given.
     Present,
@@ -186,7 +187,7 @@ impl std::fmt::Display for Question {
 }
 
 /// A call whose arguments tell whether it is of tensors or of attributes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Apply {
     /// What is called.
     pub callee: Callee,
@@ -195,7 +196,7 @@ pub struct Apply {
 }
 
 /// What is called.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Callee {
     /// `split(x, axis=a, sizes=s)`: consecutive slices along one axis.
     Split,
@@ -210,7 +211,7 @@ pub enum Callee {
 }
 
 /// An argument of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arg {
     /// `name =` before it.
     pub name: Option<Name>,

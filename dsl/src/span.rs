@@ -1,9 +1,12 @@
 //! Source locations.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// Bytes of the source text that something came from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Span {
     /// First byte.
     pub start: u32,
@@ -24,7 +27,7 @@ impl Span {
 }
 
 /// An identifier and where it stands; `==` ignores the latter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ident {
     /// As written.
     pub text: String,

@@ -6,13 +6,14 @@
 use crate::expr::Expr;
 use crate::library::{CallId, DTypePattern, Dim};
 use crate::span::Span;
+use serde::{Deserialize, Serialize};
 
 /// Index of a term in its [`Terms`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TermId(pub u32);
 
 /// What a term is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TermKind {
     /// The tensor variable of that index.
     Var(usize),
@@ -29,7 +30,7 @@ pub enum TermKind {
 }
 
 /// A term.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Term {
     /// What it is.
     pub kind: TermKind,
@@ -44,7 +45,7 @@ pub struct Term {
 }
 
 /// Terms in topological order; equal subterms need not be shared.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Terms {
     terms: Vec<Term>,
 }

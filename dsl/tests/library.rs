@@ -127,7 +127,7 @@ fn a_device_is_described_by_the_target_whose_words_its_name_has() {
         target other on \"L4\", \"Xe\"
         target own extends own on \"L4\"
     ";
-    let (lib, diags) = library(&[("targets.rules".into(), text.into())]);
+    let (lib, diags) = library(&[("targets.rules", text)]);
     assert_eq!(diags.len(), 1, "`own` extends itself: {diags:?}");
     for (device, target) in [
         ("NVIDIA L4", Some("small")),
@@ -153,7 +153,7 @@ fn a_device_is_described_by_the_target_whose_words_its_name_has() {
     }
     assert_eq!(lib.target("large").unwrap().figures["flops_f16"], 4e9);
     let text = "target t\n  flops_f99 = 1\n  launch_f32 = 1\n";
-    let (_, diags) = library(&[("targets.rules".into(), text.into())]);
+    let (_, diags) = library(&[("targets.rules", text)]);
     assert_eq!(diags.len(), 2, "{diags:?}");
 }
 

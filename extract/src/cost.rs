@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn figures_of_element_types_are_rates_of_their_own() {
         let (library, _) = mlc_dsl::check::library(&[(
-            "t.rules".into(),
-            "target t\n  flops = 100\n  slow = 10\n  flops_f16 = 400\n  slow_bf16 = 5\n".into(),
+            "t.rules",
+            "target t\n  flops = 100\n  slow = 10\n  flops_f16 = 400\n  slow_bf16 = 5\n",
         )]);
         let profile = Profile::of(library.target("t").expect("declared"));
         let rate = |flops_per_s, slow_per_s| Rate { flops_per_s, slow_per_s };
@@ -411,10 +411,9 @@ mod tests {
     #[test]
     fn a_class_of_work_has_a_factor_of_its_own() {
         let (library, diags) = mlc_dsl::check::library(&[(
-            "t.rules".into(),
+            "t.rules",
             "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = x[..s]\n\ntarget t\n  flops = 1\n  bytes = 1\n  launch = 0\n  \
-             kernel \"k\" covers f cost 2, many = 5, thin = 3\n"
-                .into(),
+             kernel \"k\" covers f cost 2, many = 5, thin = 3\n",
         )]);
         assert!(diags.is_empty(), "{diags:?}");
         let model = CostModel::of(library.target("t").expect("declared"));

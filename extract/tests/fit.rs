@@ -4,7 +4,7 @@ use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
 use mlc_extract::fit::{Caches, FEATURES, Fit, KernelClass, N, Row, Sample, features};
 use mlc_extract::{CostModel, Fits, Profile, Work};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// A small generator (SplitMix64).
 struct Random(u64);
@@ -103,7 +103,7 @@ fn too_few_samples_yield_no_fit() {
 }
 
 fn target() -> TargetItem {
-    let figures = HashMap::from([("flops".to_string(), 1e11), ("launch".to_string(), 1e-6)]);
+    let figures = BTreeMap::from([("flops".to_string(), 1e11), ("launch".to_string(), 1e-6)]);
     TargetItem {
         name: "toy".into(),
         doc: vec![],

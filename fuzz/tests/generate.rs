@@ -49,7 +49,7 @@ fn small() -> Library {
 }
 
 fn library_of(text: &str) -> Library {
-    let (library, diags) = library(&[("small.rules".into(), text.into())]);
+    let (library, diags) = library(&[("small.rules", text)]);
     assert!(diags.is_empty(), "{diags:?}");
     library
 }

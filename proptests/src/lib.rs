@@ -63,8 +63,7 @@ fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
 
 /// The shipped library and what this text declares.
 pub fn library_with(text: &str) -> Arc<Library> {
-    let library = stdlib::sound(vec![("case".into(), text.into())], false);
-    Arc::new(library.unwrap_or_else(|e| panic!("{e}")))
+    stdlib::sound(&[("case", text)], false).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The names of the definitions of a text, of which each begins a line.
@@ -76,14 +75,10 @@ pub fn defined(text: &str) -> impl Iterator<Item = &str> {
 pub fn library() -> &'static Arc<Library> {
     static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let (library, diags) = match TEXTS.get() {
-            None => stdlib::load(&[]).expect("the shipped texts are embedded"),
-            Some(folder) => {
-                let mut found = Vec::new();
-                texts(folder, &mut found);
-                mlc_dsl::check::library(&found)
-            }
-        };
+        let Some(folder) = TEXTS.get() else { return stdlib::shipped() };
+        let mut found = Vec::new();
+        texts(folder, &mut found);
+        let (library, diags) = mlc_dsl::check::library(&found);
         assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
         Arc::new(library)
     })

@@ -46,9 +46,9 @@ pub enum Fate {
 /// that holds them.
 pub fn mutants() -> (Vec<Mutant>, Library) {
     let mut all = Vec::new();
-    for (file, text) in stdlib::TEXTS.iter().filter(|(n, _)| n.contains("rules/laws/")) {
-        let (parsed, diags) = parse(text);
-        assert!(diags.is_empty(), "{file} is sound");
+    for s in stdlib::sources().iter().filter(|s| s.name.contains("rules/laws/")) {
+        let (parsed, diags) = parse(&s.text);
+        assert!(diags.is_empty(), "{} is sound", s.name);
         for item in &parsed.items {
             if let ItemKind::Rule(rule) = &item.kind {
                 all.extend(of_rule(item, rule));
@@ -56,10 +56,7 @@ pub fn mutants() -> (Vec<Mutant>, Library) {
         }
     }
     let text: Vec<&str> = all.iter().map(|m| m.text.as_str()).collect();
-    let mut texts: Vec<(String, String)> =
-        stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    texts.push(("mutants.rules".into(), text.join("\n")));
-    let (library, _) = mlc_dsl::check::library(&texts);
+    let (library, _) = stdlib::with(&[("mutants.rules", &*text.join("\n"))]);
     let known: BTreeSet<&str> = library.laws.iter().map(|l| l.declared_name()).collect();
     all.retain(|m| known.contains(m.name.as_str()));
     (all, library)

@@ -1,6 +1,7 @@
 //! Extents against integers, tensors against their elements, texts against themselves.
 
 use mlc_dsl::ir::{Attr, Extent, Tensor};
+use mlc_dsl::library::Source;
 use mlc_dsl::syntax::{parse, print_file, same};
 use mlc_proptests::{SYMBOLS, expressions, seeded, tensors};
 use mlc_rewrite::stdlib;
@@ -65,7 +66,7 @@ proptest! {
 
 #[test]
 fn shipped_texts_print_to_what_reads_the_same() {
-    for (name, text) in stdlib::TEXTS {
+    for Source { name, text } in stdlib::sources() {
         let (file, diags) = parse(text);
         assert!(diags.is_empty(), "{name}: {diags:?}");
         let once = print_file(&file);

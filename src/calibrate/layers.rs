@@ -1,7 +1,6 @@
 //! Layers of real networks from `layers.rules`, with the sizes and values of their parameters.
 
 use anyhow::bail;
-use mlc_dsl::check;
 use mlc_dsl::diag::Severity;
 use mlc_dsl::expr::ExprKind;
 use mlc_dsl::ir::{Extent, Type};
@@ -33,13 +32,11 @@ const CHANNELS: &[i64] = &[
 
 /// The shipped texts, these layers and the user's texts.
 pub fn library(user: &[PathBuf]) -> anyhow::Result<Library> {
-    let mut texts: Vec<(String, String)> =
-        stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    texts.push((NAME.into(), TEXT.into()));
+    let mut texts = vec![(NAME.to_string(), TEXT.to_string())];
     for path in user {
         texts.push((path.display().to_string(), stdlib::read_text(path)?));
     }
-    let (library, diags) = check::library(&texts);
+    let (library, diags) = stdlib::with(&texts);
     if diags.iter().any(|d| d.diag.severity == Severity::Error) {
         bail!("{}", stdlib::rendered(&library, &diags, false));
     }

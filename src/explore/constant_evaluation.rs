@@ -218,7 +218,7 @@ mod tests {
             op flat(a: F[..s, n]) -> y: F[..s, n]
               y[..s, n] = a[..s, n]
         ";
-        let (library, found) = mlc_dsl::check::library(&[("small.rules".into(), text.into())]);
+        let (library, found) = mlc_dsl::check::library(&[("small.rules", text)]);
         assert!(found.is_empty(), "{found:?}");
         let library = Arc::new(library);
         let folder = Folder::new(library.clone());

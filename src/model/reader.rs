@@ -195,7 +195,7 @@ impl Reader {
 
     fn library_and(&self, last: Option<(String, String)>) -> Result<Arc<Library>, Error> {
         if self.rules.is_empty() && last.is_none() {
-            return stdlib::shipped();
+            return Ok(stdlib::shipped());
         }
         let read = |rules: &Rules| match rules {
             Rules::File(path) => Ok((path.display().to_string(), stdlib::read_text(path)?)),
@@ -203,7 +203,7 @@ impl Reader {
         };
         let mut texts = self.rules.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
         texts.extend(last);
-        Ok(Arc::new(stdlib::sound(texts, self.color)?))
+        stdlib::sound(&texts, self.color)
     }
 
     /// An ONNX model as a program, with extents as asked for.

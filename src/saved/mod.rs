@@ -80,7 +80,7 @@ impl Made {
     fn here(machine: String) -> Made {
         static TEXTS: LazyLock<u64> = LazyLock::new(|| {
             let mut state = DefaultHasher::new();
-            stdlib::TEXTS.hash(&mut state);
+            stdlib::sources().iter().for_each(|s| (&s.name, &s.text).hash(&mut state));
             state.finish()
         });
         Made { version: env!("CARGO_PKG_VERSION").into(), texts: *TEXTS, machine }
@@ -138,7 +138,7 @@ pub fn write(
     defaults: &[(String, Tensor)],
     machine: String,
 ) -> Result<(), Error> {
-    let user = library.sources.iter().skip(stdlib::TEXTS.len());
+    let user = library.sources.iter().skip(stdlib::sources().len());
     let constants = plan.program.consts.iter();
     let tensors: Vec<&Tensor> = constants.chain(defaults.iter().map(|(_, t)| t)).collect();
     let description = Description {
@@ -209,10 +209,7 @@ pub fn read(path: &Path, machine: String) -> Result<SavedSession, Error> {
         let read = constant.read(elements.slice(start..end));
         constants.push(read.map_err(|reason| damaged(format!("constant {i}: {reason}")))?);
     }
-    let library = match description.rules.is_empty() {
-        true => stdlib::shipped()?,
-        false => Arc::new(stdlib::sound(description.rules, false)?),
-    };
+    let library = stdlib::sound(&description.rules, false)?;
     let own = constants.len().checked_sub(description.defaults.len());
     let own = own.ok_or_else(|| damaged("constants are missing".into()))?;
     let defaults = description.defaults.into_iter().zip(constants.split_off(own)).collect();

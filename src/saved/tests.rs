@@ -60,7 +60,7 @@ fn held(session: &Session, program: &Program, library: &Arc<Library>, seed: u64)
 
 #[test]
 fn random_programs_come_back() {
-    let library = stdlib::shipped().expect("the shipped texts");
+    let library = stdlib::shipped();
     let generator = Generator::new(&library);
     let mut count = 0;
     for seed in 0..60 {
@@ -131,7 +131,7 @@ fn saved(folder: &Folder) -> Vec<u8> {
 ";
     let model = Model::from_rules(text).expect("a model");
     // Without the text, which would be read again each time.
-    let library = stdlib::shipped().expect("the shipped texts");
+    let library = stdlib::shipped();
     let session = Session::of_program(&model.program, &library, &device()).expect("a session");
     session.save(folder.file()).expect("it is written");
     std::fs::read(folder.file()).expect("it is there")
@@ -250,7 +250,7 @@ fn extents_come_back() {
 /// Texts are numbers of a process; in a file they are themselves. What a run need not give comes back, too.
 #[test]
 fn texts_and_defaults_come_back() {
-    let library = stdlib::shipped().expect("the shipped texts");
+    let library = stdlib::shipped();
     let words = Tensor::from_strings(vec![2], ["", "größer"]).expect("two texts");
     let mut program = Program::default();
     let kind = NodeKind::Const(program.consts.intern(words.clone()));

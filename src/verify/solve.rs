@@ -251,7 +251,7 @@ mod tests {
     /// What is proposed where `s` is `[2, 3]`, `f` is `[0]` and the axis `n` is 4.
     fn proposed(e: &str, v: Attr) -> Vec<String> {
         let text = format!("def t(x: F[n], s: ints, f: ints) -> F[n]\n  = x\n  if all({e} == 0)\n");
-        let (library, diags) = mlc_dsl::check::library(&[("t.rules".into(), text)]);
+        let (library, diags) = mlc_dsl::check::library(&[("t.rules", &*text)]);
         let found = library.calls.iter().find_map(|c| c.conditions.first()).cloned();
         let condition = found.unwrap_or_else(|| panic!("{diags:?}"));
         let ExprKind::Call(Function::All, args) = &condition.kind else { panic!("no `all`") };

@@ -255,7 +255,7 @@ fn a_runtime_that_is_missing_is_named() {
 #[test]
 fn differences_are_told() {
     let dir = folder();
-    let library = mlc_rewrite::stdlib::load_sound(&[]).expect("the shipped texts are sound");
+    let library = mlc_rewrite::stdlib::shipped();
     let compare = |a: &RawModel, b: &RawModel| compare(a, b, &library);
     let base = model(1.0);
     let mut renamed = base.clone();
@@ -312,7 +312,7 @@ fn differences_are_told() {
 
 #[test]
 fn defaults_are_no_differences() {
-    let library = mlc_rewrite::stdlib::load_sound(&[]).expect("the shipped texts are sound");
+    let library = mlc_rewrite::stdlib::shipped();
     let ints = |v: &[i64]| RawAttr::Ints(v.to_vec());
     for (op, opset, attribute, value, same) in [
         ("Conv", 13, "strides", ints(&[1, 1]), true),

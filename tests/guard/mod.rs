@@ -49,7 +49,8 @@ struct Case {
 
 fn case(name: &'static str, style: Style) -> Case {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/guard/{name}.rules"));
-    let library = Arc::new(stdlib::load_sound(std::slice::from_ref(&rules)).expect("sound"));
+    let text = stdlib::read_text(&rules).expect("a text");
+    let library = stdlib::sound(&[(name, &*text)], false).expect("sound");
     let program = rules_model::program(&library, "model").expect("a model");
     let symbols = random_inputs::symbols(&program, &library);
     let inputs = random_inputs::styled(&program, &library, style, 0, &symbols).expect("inputs");
@@ -202,12 +203,9 @@ fn optimize_turns_planted_laws_off() {
 /// Sums that are nearly equal change places when they are regrouped: no law is to blame, and the result is used.
 #[test]
 fn places_of_what_is_nearly_equal_are_no_error() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = dir.path().join("ranked.rules");
     let text = "def ranked(x: f32[40000, 8]) -> places: i64[1, 4000]\n  \
                 = sort_places(reshape(sum(0.3 * x, axes=[1]), shape=[1, 40000]), count=4000)\n";
-    std::fs::write(&file, text).expect("written");
-    let library = Arc::new(stdlib::load_sound(&[file]).expect("sound"));
+    let library = stdlib::sound(&[("ranked.rules", text)], false).expect("sound");
     let program = rules_model::program(&library, "ranked").expect("a model");
     let o = optimize(program, &library, &options()).expect("optimises");
     assert_eq!(o.report.kept_as_read, None);
@@ -236,7 +234,7 @@ fn integers_are_drawn_that_select_what_is_there() {
     ] {
         let text =
             format!("def model(x: f32[7], i: i64[4], j: i64[4]) -> f32[{results}]\n  = {body}\n");
-        let library = stdlib::sound(vec![("text".into(), text)], false);
+        let library = stdlib::sound(&[("text", &*text)], false);
         let library = library.unwrap_or_else(|e| panic!("{body}: {e}"));
         let program = rules_model::program(&library, "model").expect("a model");
         let mut seen = std::collections::BTreeSet::new();
@@ -258,8 +256,8 @@ fn numbers_do_not_overflow_because_laws_multiply_them() {
         "x * 4096 - 64 * x * 4096",
     ] {
         let text = format!("def model(x: f16[4, 8]) -> f16[4, 8]\n  = {body}\n");
-        let library = stdlib::sound(vec![("text".into(), text)], false);
-        let library = Arc::new(library.unwrap_or_else(|e| panic!("{body}: {e}")));
+        let library = stdlib::sound(&[("text", &*text)], false);
+        let library = library.unwrap_or_else(|e| panic!("{body}: {e}"));
         let program = rules_model::program(&library, "model").expect("a model");
         for seed in 0..4 {
             let o = optimize(program.clone(), &library, &Options { seed, ..options() });

@@ -115,12 +115,12 @@ const WRITTEN: [&str; 8] = [
 
 #[test]
 fn operators_of_the_runtime_are_written_where_processors_have_code_for_them() {
-    let library = load_sound(&[]).expect("sound");
+    let library = library();
     let of_domain = |domain: &str| -> BTreeSet<&str> {
         library.onnx.iter().filter(|i| i.decl.domain == domain).map(|i| &*i.name).collect()
     };
     let own = &of_domain("com.microsoft") - &of_domain("");
-    let is_written = |name: &&&str| !named(&library, 19, "onnxruntime", name).is_empty();
+    let is_written = |name: &&&str| !named(library, 19, "onnxruntime", name).is_empty();
     let written: BTreeSet<&str> = own.iter().filter(is_written).copied().collect();
     assert_eq!(written, BTreeSet::from(WRITTEN));
 }

@@ -7,16 +7,10 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::Value;
 use mlc_explore::Limits;
 use mlc_rewrite::pipeline::{self, Options};
-use std::sync::Arc;
 use std::time::Duration;
 
 const TYPES: [DType; 8] =
     [DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64];
-
-fn shared() -> &'static Arc<Library> {
-    static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
-    LIBRARY.get_or_init(|| Arc::new(load_sound(&[]).expect("the shipped texts are sound")))
-}
 
 /// The ends of a type's range, what lies next to zero, and what floats cannot tell apart.
 fn values(dtype: DType) -> Vec<i128> {
@@ -118,7 +112,7 @@ fn options() -> Options {
 
 /// All ways to the values of a program.
 fn ways(program: &Program, feeds: &[Tensor], what: &str) -> Vec<(&'static str, Vec<Tensor>)> {
-    let library = shared();
+    let library = library();
     let target = pipeline::target(library, "cpu").expect("the target");
     let plan = |p: &Program| pipeline::plan(p, library, &target).expect("plans");
     let cpu = |p: &Program| {
@@ -138,7 +132,7 @@ fn ways(program: &Program, feeds: &[Tensor], what: &str) -> Vec<(&'static str, V
 /// Runs one model in all ways.
 #[track_caller]
 fn held(raw: RawModel, feeds: &[Tensor], expected: &[Option<i128>], what: &str) {
-    let program = import(raw, shared()).unwrap_or_else(|e| panic!("{what}: {e}")).program;
+    let program = import(raw, library()).unwrap_or_else(|e| panic!("{what}: {e}")).program;
     for (way, results) in ways(&program, feeds, what) {
         for (i, (found, sought)) in list(&results[0]).into_iter().zip(expected).enumerate() {
             if let Some(sought) = sought {
@@ -151,7 +145,7 @@ fn held(raw: RawModel, feeds: &[Tensor], expected: &[Option<i128>], what: &str) 
 
 /// The value that reading alone makes of an output, if it is a constant then.
 fn read(raw: RawModel, what: &str) -> Option<i128> {
-    let program = import(raw, shared()).unwrap_or_else(|e| panic!("{what}: {e}")).program;
+    let program = import(raw, library()).unwrap_or_else(|e| panic!("{what}: {e}")).program;
     let out: Value = program.outputs[0].1;
     program.as_const(out).map(|t| t.get_i128(0))
 }

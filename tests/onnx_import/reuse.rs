@@ -7,9 +7,7 @@ use mlc_rewrite::stdlib;
 
 /// The shipped texts and this one.
 fn with_text(text: &str) -> Library {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = ("own.rules".to_string(), text.to_string());
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let (library, diags) = stdlib::with(&[("own.rules", text)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     library
 }

@@ -7,12 +7,12 @@ pub use mlc_onnx::{
     ImportError, Imported, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, export,
     import,
 };
-pub use mlc_rewrite::stdlib::load_sound;
-pub use std::sync::OnceLock;
+use mlc_rewrite::stdlib;
+use std::sync::{Arc, LazyLock};
 
-pub fn library() -> &'static Library {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    LIBRARY.get_or_init(|| load_sound(&[]).expect("the shipped texts are sound"))
+pub fn library() -> &'static Arc<Library> {
+    static LIBRARY: LazyLock<Arc<Library>> = LazyLock::new(stdlib::shipped);
+    &LIBRARY
 }
 
 pub fn floats(shape: &[usize], v: &[f64]) -> Tensor {

@@ -40,8 +40,8 @@ use crate::syntax::ast::{Def, Elem, Expr, ExprKind, File, Item, ItemKind, Op, Ru
 use crate::syntax::parse;
 use resolve::Scope;
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// A diagnostic and the source text it belongs to.
 #[derive(Clone, Debug)]
@@ -52,15 +52,52 @@ pub struct SourceDiag {
     pub diag: Diag,
 }
 
+/// A text that is parsed; one may be part of several libraries.
+#[derive(Clone, Debug)]
+pub struct Text {
+    source: Source,
+    file: File,
+    diags: Vec<Diag>,
+}
+
+impl Text {
+    /// The text as it was given.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Texts without mistakes as bytes, for the same build of this crate to read.
+    ///
+    /// # Errors
+    /// They cannot be encoded.
+    pub fn to_bytes(texts: &[Text]) -> Result<Vec<u8>, postcard::Error> {
+        let all: Vec<_> = texts.iter().map(|t| (&t.source, &t.file)).collect();
+        postcard::to_stdvec(&all)
+    }
+
+    /// What [`Text::to_bytes`] wrote. Whoever gives the bytes answers for them.
+    ///
+    /// # Errors
+    /// The bytes are no texts.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Text>, postcard::Error> {
+        let all: Vec<(Source, File)> = postcard::from_bytes(bytes)?;
+        Ok(all.into_iter().map(|(source, file)| Text { source, file, diags: vec![] }).collect())
+    }
+}
+
 /// Reads texts, given as (file name, text), into one library.
-pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
+pub fn library<S: AsRef<str> + Sync>(texts: &[(S, S)]) -> (Library, Vec<SourceDiag>) {
+    library_of(&parsed(texts))
+}
+
+/// The library of texts that are parsed.
+pub fn library_of<'t>(texts: impl IntoIterator<Item = &'t Text>) -> (Library, Vec<SourceDiag>) {
     let mut b = LibraryBuilder::default();
-    let mut items: Vec<(u32, Item)> = Vec::new();
-    for (i, ((name, text), (file, diags))) in texts.iter().zip(parsed(texts)).enumerate() {
-        let source = i as u32;
-        b.library.sources.push(Source { name: name.clone(), text: Arc::from(text.as_str()) });
-        b.report(source, diags);
-        items.extend(file.items.into_iter().map(|item| (source, item)));
+    let mut items: Vec<(u32, &Item)> = Vec::new();
+    for (source, text) in (0..).zip(texts) {
+        b.library.sources.push(text.source.clone());
+        b.report(source, text.diags.clone());
+        items.extend(text.file.items.iter().map(|item| (source, item)));
     }
     b.declare(&items);
     b.bodies(&items);
@@ -69,14 +106,21 @@ pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
     (b.library, b.diags)
 }
 
-/// The texts' items and mistakes. Parsing takes most of the time of reading a library, and texts are parsed side by side.
-fn parsed(texts: &[(String, String)]) -> Vec<(File, Vec<Diag>)> {
-    let done: Vec<OnceLock<(File, Vec<Diag>)>> = texts.iter().map(|_| OnceLock::new()).collect();
+/// The texts, given as (file name, text), with their items and mistakes. Parsing takes most of the time of reading a
+/// library, and texts are parsed side by side.
+pub fn parsed<S: AsRef<str> + Sync>(texts: &[(S, S)]) -> Vec<Text> {
+    let text = |(name, text): &(S, S)| {
+        let (name, text) = (name.as_ref(), text.as_ref());
+        let (file, diags) = parse(text);
+        let source = Source { name: name.into(), text: text.into() };
+        Text { source, file, diags }
+    };
+    let done: Vec<OnceLock<Text>> = texts.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {
         let each = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         for i in each.take_while(|i| *i < texts.len()) {
-            done[i].get_or_init(|| parse(&texts[i].1));
+            done[i].get_or_init(|| text(&texts[i]));
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(texts.len());
@@ -87,7 +131,7 @@ fn parsed(texts: &[(String, String)]) -> Vec<(File, Vec<Diag>)> {
         work();
     });
     let parsed = done.into_iter().zip(texts);
-    parsed.map(|(d, (_, text))| d.into_inner().unwrap_or_else(|| parse(text))).collect()
+    parsed.map(|(d, given)| d.into_inner().unwrap_or_else(|| text(given))).collect()
 }
 
 #[derive(Default)]
@@ -115,7 +159,7 @@ impl LibraryBuilder {
     }
 
     /// Signatures first: bodies may refer to what comes later.
-    fn declare(&mut self, items: &[(u32, Item)]) {
+    fn declare(&mut self, items: &[(u32, &Item)]) {
         let mut seen: HashMap<String, (u32, Span)> = HashMap::new();
         for (source, item) in items {
             let space = match item.kind {
@@ -157,10 +201,10 @@ impl LibraryBuilder {
 
     /// Bodies of definitions and the laws that they are, in the order of the texts; then rules. What is built on a
     /// faulty callable yields no law.
-    fn bodies(&mut self, items: &[(u32, Item)]) {
+    fn bodies(&mut self, items: &[(u32, &Item)]) {
         let mut faulty = std::mem::take(&mut self.faulty);
         // What architectures are made of is inlined where files are read: it is found in no other program.
-        let is_architecture = |i: &&(u32, Item)| matches!(i.1.kind, ItemKind::Architecture(_));
+        let is_architecture = |i: &&(u32, &Item)| matches!(i.1.kind, ItemKind::Architecture(_));
         let parts: HashSet<u32> = items.iter().filter(is_architecture).map(|i| i.0).collect();
         let mut defined = Vec::new();
         for (source, item) in items {
@@ -275,7 +319,7 @@ impl LibraryBuilder {
         });
     }
 
-    fn rest(&mut self, items: &[(u32, Item)]) {
+    fn rest(&mut self, items: &[(u32, &Item)]) {
         for (source, item) in items {
             match &item.kind {
                 ItemKind::Onnx(decl) => {

@@ -11,7 +11,7 @@ use crate::library::{
 use crate::span::Ident;
 use crate::syntax::ast::{Expr, Item, Kernel, Target};
 use crate::term::TermKind;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// Figures of a target, with what each says and an example.
@@ -49,7 +49,7 @@ const EPILOGUES: usize = 62;
 /// The target of an item.
 pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (TargetItem, Vec<Diag>) {
     let mut diags = Vec::new();
-    let mut figures = HashMap::new();
+    let mut figures = BTreeMap::new();
     for (key, e) in &t.entries {
         if !is_figure(&key.text) {
             let help = suggest(&key.text, FIGURES.iter().map(|f| f.0))

@@ -5,9 +5,10 @@
 
 pub use crate::expr::{BinaryOp, UnaryOp};
 pub use crate::span::{Ident, Span};
+use serde::{Deserialize, Serialize};
 
 /// A whole text.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct File {
     /// The plain comments before the `//!` comment, line by line without marker and one blank; empty
     /// when there is no such comment (they then belong to the first item).
@@ -21,7 +22,7 @@ pub struct File {
 }
 
 /// A documented, named item.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Item {
     /// The plain comments above and inside it, line by line without marker and one blank; the
     /// canonical form puts all of them above its `///` comment.
@@ -37,7 +38,7 @@ pub struct Item {
 }
 
 /// The kinds of items.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ItemKind {
     /// A primitive with a meaning in index notation.
     Op(Op),
@@ -58,7 +59,7 @@ pub enum ItemKind {
 }
 
 /// Parameters in parentheses: tensors, then attributes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Param {
     /// Written with `each` (only in the `given` of a rule that has an `each` side).
     pub each: bool,
@@ -75,7 +76,7 @@ pub struct Param {
 }
 
 /// What a parameter is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ParamKind {
     /// `x: F[..b, n]`; `x?: F[n]` may be absent (only in `onnx` items).
     Tensor {
@@ -99,7 +100,7 @@ pub enum ParamKind {
 }
 
 /// `F[..b, n]`, or `F` alone for a tensor of any shape.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TensorType {
     /// A dtype (`f32`) or a dtype variable: a capital, optionally with digits (`F`, `T1`).
     pub dtype: Ident,
@@ -112,7 +113,7 @@ pub struct TensorType {
 }
 
 /// A bound on a tensor's elements.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Domain {
     /// `>=`, `>`, `<=` or `<`.
     pub op: BinaryOp,
@@ -121,7 +122,7 @@ pub struct Domain {
 }
 
 /// `ints(s) in 0..4`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttrType {
     /// `int`, `ints`, `float`, `floats`, `bool`, `string`, `dtype`, `axis`, `axes`, `perm`, `shape`.
     pub name: Ident,
@@ -135,7 +136,7 @@ pub struct AttrType {
 }
 
 /// An element of a list, a shape or an index: `e` or `..e`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Elem {
     /// One entry.
     One(Expr),
@@ -152,7 +153,7 @@ impl Elem {
 }
 
 /// `op name(params) -> y: F[..b] traits where… if… meaning…`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Op {
     /// Parameters.
     pub params: Vec<Param>,
@@ -171,7 +172,7 @@ pub struct Op {
 }
 
 /// `of format number`: a type of tensors in files.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredType {
     /// The format of the files.
     pub format: Ident,
@@ -180,7 +181,7 @@ pub struct StoredType {
 }
 
 /// `architecture name(options) of format "name", … steps`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Architecture {
     /// Options, attributes with defaults.
     pub params: Vec<Param>,
@@ -193,7 +194,7 @@ pub struct Architecture {
 }
 
 /// `let a = …`, or `each i in n let a = …, b = …`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Steps {
     /// The name of the count and how often the steps are repeated.
     pub each: Option<(Ident, Expr)>,
@@ -202,7 +203,7 @@ pub struct Steps {
 }
 
 /// `names = value` or `"output" = value`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// What is named.
     pub target: StepTarget,
@@ -211,7 +212,7 @@ pub struct Step {
 }
 
 /// What a step of an architecture names.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StepTarget {
     /// Names for the steps that follow: one, or several in parentheses that take apart a tuple.
     Names(Vec<Ident>),
@@ -220,7 +221,7 @@ pub enum StepTarget {
 }
 
 /// `y: F[..b]` after an arrow; the name may be left out when there is one output.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// Absent where there is one output and nothing refers to it.
     pub name: Option<Ident>,
@@ -229,7 +230,7 @@ pub struct Output {
 }
 
 /// An algebraic property of an operator of two arguments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum OpTrait {
     /// `f(a, b) = f(b, a)`.
     Commutative,
@@ -240,7 +241,7 @@ pub enum OpTrait {
 }
 
 /// `name = value`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binding {
     /// One name, or several in parentheses that take apart a tuple.
     pub names: Vec<Ident>,
@@ -249,7 +250,7 @@ pub struct Binding {
 }
 
 /// `y[..b, n] = value`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Meaning {
     /// The result that it defines.
     pub output: Ident,
@@ -260,7 +261,7 @@ pub struct Meaning {
 }
 
 /// `def name(params) -> F[..b] where… let… = body if…`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Def {
     /// Parameters.
     pub params: Vec<Param>,
@@ -279,7 +280,7 @@ pub struct Def {
 }
 
 /// `rule name lhs => rhs clauses`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// Left sides; more than one when the law has several outputs.
     pub left: Vec<Side>,
@@ -302,7 +303,7 @@ pub struct Rule {
 }
 
 /// `y = expr`, `each y = expr`, `(y, z) = expr` or `expr`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     /// Written with `each`: stands for all matches that agree in everything not marked `each`.
     pub each: bool,
@@ -313,7 +314,7 @@ pub struct Side {
 }
 
 /// An error class.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ErrorClause {
     /// Same bits.
     Exact,
@@ -329,7 +330,7 @@ pub enum ErrorClause {
 }
 
 /// An inline test of a rule.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum RuleTest {
     /// `check x in -8..8`, `check n = 5`: restricts the samples.
     Check {
@@ -357,7 +358,7 @@ pub enum RuleTest {
 }
 
 /// `fuse name(params) -> F[..b] = body on cpu("gemm") when… error…`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fuse {
     /// Parameters.
     pub params: Vec<Param>,
@@ -380,7 +381,7 @@ pub struct Fuse {
 }
 
 /// `extern name(params) -> outputs if… reference "name"`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extern {
     /// Parameters.
     pub params: Vec<Param>,
@@ -395,7 +396,7 @@ pub struct Extern {
 }
 
 /// `onnx Name(inputs; attributes) since 13 until 17 in "domain" …`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Onnx {
     /// Inputs, then attributes (after `;`).
     pub params: Vec<Param>,
@@ -420,7 +421,7 @@ pub struct Onnx {
 }
 
 /// One alternative of an `onnx` item.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
     /// What the operator computes.
     pub value: Expr,
@@ -429,7 +430,7 @@ pub struct Alternative {
 }
 
 /// How a core term prints as an ONNX operator.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Print {
     /// The core term.
     pub pattern: Expr,
@@ -446,7 +447,7 @@ pub struct Print {
 }
 
 /// `target name extends base on "device"`, then `key = value …` and kernels.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// `extends base`: the target whose figures and kernels it has unless it states its own.
     pub extends: Option<Ident>,
@@ -459,7 +460,7 @@ pub struct Target {
 }
 
 /// `kernel "gemm" covers matmul, conv of f32 epilogue`, or `kernel "gemm" of f32` where only `fuse` items say what it covers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     /// Name in the backend's registry.
     pub name: String,
@@ -480,7 +481,7 @@ pub struct Kernel {
 }
 
 /// An expression.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Expr {
     /// What it is; operands are nested inside.
     pub kind: ExprKind,
@@ -489,7 +490,7 @@ pub struct Expr {
 }
 
 /// The forms of expressions.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ExprKind {
     /// `3`.
     Int(i64),
@@ -555,7 +556,7 @@ pub enum ExprKind {
 }
 
 /// An argument of a call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arg {
     /// `name =` before it.
     pub name: Option<Ident>,

@@ -4,15 +4,10 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use mlc_dsl::library::Library;
-use std::sync::OnceLock;
-
-static LIBRARY: OnceLock<Library> = OnceLock::new();
+use mlc_rewrite::stdlib;
 
 fuzz_target!(|bytes: &[u8]| {
-    let library = LIBRARY
-        .get_or_init(|| mlc_rewrite::stdlib::load_sound(&[]).expect("the shipped texts are sound"));
     if let Ok(raw) = mlc_onnx::parse_onnx(Bytes::copy_from_slice(bytes), None) {
-        let _ = mlc_onnx::import(raw, library);
+        let _ = mlc_onnx::import(raw, &stdlib::shipped());
     }
 });
