@@ -2,6 +2,7 @@
 
 use crate::BackendError;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
+use mlc_dsl::layout::PerAxis;
 use std::sync::Arc;
 
 /// Element type and extents of an input.
@@ -124,7 +125,7 @@ impl SymbolBindings {
     }
 
     /// A shape with known extents.
-    pub fn shape(&self, ty: &Type) -> Option<(DType, Vec<usize>)> {
+    pub fn shape(&self, ty: &Type) -> Option<(DType, PerAxis<usize>)> {
         let shape = ty.shape.iter().map(|e| usize::try_from(self.eval(e)?).ok());
         Some((ty.dtype, shape.collect::<Option<_>>()?))
     }

@@ -2,20 +2,25 @@
 //!
 //! Views (transpose, broadcast, slice, most reshapes) are new layouts over the same elements. All extents here are known.
 
+use smallvec::{SmallVec, smallvec};
+
+/// A number for each axis, without memory of its own for the usual ranks.
+pub type PerAxis<T> = SmallVec<[T; 6]>;
+
 /// Strides and offset in elements; element `i` lies at `offset + Σ i·strides`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Extents.
-    pub shape: Vec<usize>,
+    pub shape: PerAxis<usize>,
     /// One stride per axis; 0 repeats, negative runs backwards.
-    pub strides: Vec<isize>,
+    pub strides: PerAxis<isize>,
     /// Where element 0 lies.
     pub offset: usize,
 }
 
 /// Row-major strides of a shape.
-pub fn dense_strides(shape: &[usize]) -> Vec<isize> {
-    let mut strides = vec![0; shape.len()];
+pub fn dense_strides(shape: &[usize]) -> PerAxis<isize> {
+    let mut strides = smallvec![0; shape.len()];
     let mut step = 1isize;
     for (s, &d) in strides.iter_mut().zip(shape).rev() {
         *s = step;
@@ -27,7 +32,7 @@ pub fn dense_strides(shape: &[usize]) -> Vec<isize> {
 impl Layout {
     /// Row-major without gaps.
     pub fn dense(shape: &[usize]) -> Layout {
-        Layout { shape: shape.to_vec(), strides: dense_strides(shape), offset: 0 }
+        Layout { shape: PerAxis::from_slice(shape), strides: dense_strides(shape), offset: 0 }
     }
 
     /// Number of elements.
@@ -79,7 +84,7 @@ impl Layout {
 
     /// Axis `i` is axis `map[i]` of the result; the others repeat.
     pub fn broadcast(&self, map: &[usize], shape: &[usize]) -> Option<Layout> {
-        let mut strides = vec![0; shape.len()];
+        let mut strides = smallvec![0; shape.len()];
         if map.len() != self.rank() || !map.windows(2).all(|w| w[0] < w[1]) {
             return None;
         }
@@ -89,7 +94,7 @@ impl Layout {
             }
             strides[m] = self.strides[i];
         }
-        Some(Layout { shape: shape.to_vec(), strides, offset: self.offset })
+        Some(Layout { shape: PerAxis::from_slice(shape), strides, offset: self.offset })
     }
 
     /// Axes of one element repeated.
@@ -100,7 +105,7 @@ impl Layout {
         }
         let steps = self.strides.iter().zip(self.shape.iter().zip(shape));
         let strides = steps.map(|(&s, (d, n))| if d == n { s } else { 0 }).collect();
-        Some(Layout { shape: shape.to_vec(), strides, offset: self.offset })
+        Some(Layout { shape: PerAxis::from_slice(shape), strides, offset: self.offset })
     }
 
     /// Every `step`-th element from `start`, `size` of them, along every axis.
@@ -109,7 +114,7 @@ impl Layout {
         if start.len() != rank || size.len() != rank || step.len() != rank {
             return None;
         }
-        let mut out = Layout { shape: vec![], strides: vec![], offset: self.offset };
+        let mut out = Layout { shape: smallvec![], strides: smallvec![], offset: self.offset };
         let empty = size.contains(&0);
         for i in 0..rank {
             let (d, n) = (self.shape[i] as i64, size[i]);
@@ -138,7 +143,7 @@ impl Layout {
         let merged = coalesce(&self.shape, &[&self.strides]);
         let mut old = merged.shape.iter().zip(&merged.strides[0]).rev();
         let mut current: Option<(usize, isize)> = old.next().map(|(&d, &s)| (d, s));
-        let mut strides = vec![0isize; shape.len()];
+        let mut strides = smallvec![0isize; shape.len()];
         for (i, &d) in shape.iter().enumerate().rev() {
             if d == 1 {
                 continue;
@@ -154,7 +159,7 @@ impl Layout {
             strides[i] = stride;
             current = Some((left / d, stride * d as isize));
         }
-        Some(Layout { shape: shape.to_vec(), strides, offset: self.offset })
+        Some(Layout { shape: PerAxis::from_slice(shape), strides, offset: self.offset })
     }
 }
 
@@ -162,9 +167,9 @@ impl Layout {
 #[derive(Clone, Debug)]
 pub struct Merged {
     /// Extents, none of them 1.
-    pub shape: Vec<usize>,
+    pub shape: PerAxis<usize>,
     /// Strides per operand.
-    pub strides: Vec<Vec<isize>>,
+    pub strides: Vec<PerAxis<isize>>,
 }
 
 impl Merged {
@@ -181,7 +186,7 @@ impl Merged {
 
 /// Drops unit axes and merges neighbouring axes that every operand walks in one stride.
 pub fn coalesce(shape: &[usize], strides: &[&[isize]]) -> Merged {
-    let mut out = Merged { shape: vec![], strides: vec![vec![]; strides.len()] };
+    let mut out = Merged { shape: smallvec![], strides: vec![smallvec![]; strides.len()] };
     for (i, &d) in shape.iter().enumerate() {
         if d == 1 {
             continue;
@@ -273,12 +278,12 @@ mod tests {
     #[test]
     fn reshape_keeps_strides_where_it_can() {
         let x = Layout::dense(&[4, 6]);
-        assert_eq!(x.reshape(&[2, 2, 3, 2]).unwrap().strides, [12, 6, 2, 1]);
+        assert_eq!(x.reshape(&[2, 2, 3, 2]).unwrap().strides[..], [12, 6, 2, 1]);
         let t = x.transpose(&[1, 0]).unwrap();
         assert!(t.reshape(&[24]).is_none());
-        assert_eq!(t.reshape(&[3, 2, 1, 4]).unwrap().strides, [2, 1, 0, 6]);
+        assert_eq!(t.reshape(&[3, 2, 1, 4]).unwrap().strides[..], [2, 1, 0, 6]);
         let b = Layout::dense(&[]).broadcast(&[], &[2, 3]).unwrap();
-        assert_eq!(b.reshape(&[6]).unwrap().strides, [0]);
+        assert_eq!(b.reshape(&[6]).unwrap().strides[..], [0]);
         assert!(Layout::dense(&[0, 3]).reshape(&[5, 0]).is_some());
     }
 }

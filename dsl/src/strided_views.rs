@@ -75,7 +75,7 @@ pub fn apply(view: View, x: &Layout, attrs: &[Attr], shape: &[usize]) -> Viewed 
         },
     };
     match layout {
-        Some(layout) if layout.shape == shape => Viewed::Layout(layout),
+        Some(layout) if *layout.shape == *shape => Viewed::Layout(layout),
         _ => Viewed::Declined,
     }
 }

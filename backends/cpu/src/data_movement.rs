@@ -3,7 +3,7 @@
 use super::buffer::with_scratch;
 use super::convert::{by_size, int_at};
 use super::launch::{Array, Context, Launch, LaunchSite};
-use super::layout::{Layout, coalesce, odometer};
+use super::layout::{Layout, PerAxis, coalesce, odometer};
 use super::pointwise::{ElementSource, strided_copy};
 use super::simd::simd;
 use mlc_dsl::ir::DType;
@@ -335,7 +335,7 @@ fn moved<T: bytemuck::Pod>(x: &[T], from: &Layout, out: &mut [T], to: &Layout) {
 
 struct Pad {
     dtype: DType,
-    shape: Vec<usize>,
+    shape: PerAxis<usize>,
     /// The part of `x` that is seen, and where it begins in the result.
     seen: Layout,
     to: Layout,

@@ -114,5 +114,5 @@ fn dense(a: &Array<'_>) -> Result<Tensor, String> {
         }};
     }
     let bytes = super::convert::by_size!(a.dtype, go);
-    Tensor::new(a.dtype, a.layout.shape.clone(), bytes).map_err(|e| e.to_string())
+    Tensor::new(a.dtype, a.layout.shape.to_vec(), bytes).map_err(|e| e.to_string())
 }

@@ -3,7 +3,7 @@
 //! A [`Maker`] takes an application with known shapes and prepares a [`Launch`]; it may decline, and then
 //! the reference interpreter computes the operator.
 
-use super::layout::Layout;
+use super::layout::{Layout, PerAxis};
 use super::packed_constants::PackedConstants;
 use super::pointwise::Fused;
 use super::threads::Threads;
@@ -112,7 +112,7 @@ pub struct LaunchSite<'a> {
     /// Arguments.
     pub args: &'a [LaunchOperand],
     /// Results.
-    pub outputs: &'a [(DType, Vec<usize>)],
+    pub outputs: &'a [(DType, PerAxis<usize>)],
     /// Which of them something reads; what is in the others after a run does not matter.
     pub read: &'a [bool],
     /// Constants packed for the matrix product.

@@ -295,7 +295,7 @@ impl Reduce {
         if count == 0 {
             return out.fill(self.monoid.float() as f32);
         }
-        if gone.is_empty() || *gone == [1] {
+        if gone.is_empty() || **gone == [1] {
             let steps = self.kept.strides[0].as_slice();
             let step = usize::try_from(steps.first().copied().unwrap_or(0));
             if let (0 | 1, Ok(step), false) = (steps.len(), step, out.is_empty()) {

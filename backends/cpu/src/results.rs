@@ -67,7 +67,7 @@ pub fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
 /// The part of `t` that a dense layout covers.
 fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
     match layout.len() == t.len() {
-        true => t.reshaped(layout.shape.clone()),
+        true => t.reshaped(layout.shape.to_vec()),
         false => part(t.bytes(), t.dtype(), layout),
     }
 }
@@ -78,7 +78,7 @@ fn part(bytes: &Bytes, dtype: DType, layout: &Layout) -> Tensor {
     let from = if n == 0 { 0 } else { layout.offset * size };
     let bytes = bytes.slice(from..from + n * size);
     // The layout was checked against the storage when the program was resolved.
-    Tensor::new(dtype, layout.shape.clone(), bytes).expect("as many bytes as the layout needs")
+    Tensor::new(dtype, layout.shape.to_vec(), bytes).expect("as many bytes as the layout needs")
 }
 
 /// Stands for an output that lies elsewhere.

@@ -156,7 +156,7 @@ pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let below = |a: usize| extents[a + 1..].iter().fold(1i64, |n, &d| n.wrapping_mul(d as i64));
     let mut own: Vec<i64> = (0..extents.len()).map(below).collect();
     let step = std::mem::replace(&mut own[axis], 0);
-    let (index, shape) = (ElementSource::of(&i.layout)?, i.layout.shape.clone());
+    let (index, shape) = (ElementSource::of(&i.layout)?, i.layout.shape.to_vec());
     Some(Box::new(Numbers { index, shape, extent: extents[axis] as i64, step, own }))
 }
 

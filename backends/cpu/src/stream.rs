@@ -59,7 +59,7 @@ impl CompiledPlan {
         }
         let mut outputs: Vec<State> = done?.into_iter().map(State::from).collect();
         for r in rooms {
-            let shape = ready.resolved.outputs[r.output].layout.shape.clone();
+            let shape = ready.resolved.outputs[r.output].layout.shape.to_vec();
             if let Some(memory) = inputs[r.input].room() {
                 outputs[r.output] =
                     State::in_room(outputs[r.output].dtype(), shape, memory.clone());

@@ -6,7 +6,7 @@
 use super::Kernel;
 use super::memory::MemoryPlanner;
 use crate::ir::{Attr, NodeId, NodeKind, Program, Value};
-use crate::layout::{Layout, dense_strides};
+use crate::layout::{Layout, PerAxis, dense_strides};
 use crate::library::Library;
 use crate::strided_views::is_concatenation;
 use std::collections::HashSet;
@@ -27,7 +27,11 @@ pub struct Room {
 impl Room {
     /// How valid elements of this shape lie.
     pub fn layout(&self, shape: &[usize]) -> Layout {
-        Layout { shape: shape.to_vec(), strides: dense_strides(&self.whole(shape)), offset: 0 }
+        Layout {
+            shape: PerAxis::from_slice(shape),
+            strides: dense_strides(&self.whole(shape)),
+            offset: 0,
+        }
     }
 
     /// The extents of the memory.

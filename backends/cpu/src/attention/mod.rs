@@ -19,6 +19,7 @@ use crate::threads::SharedSlice;
 use crate::vector::rows::{Weighed, weigh};
 use crate::vector::transpose::LINES;
 use mlc_dsl::ir::DType;
+use smallvec::smallvec;
 use std::ops::Range;
 
 mod few_queries;
@@ -96,7 +97,7 @@ fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
     if !floats {
         return None;
     }
-    let none = Layout { shape: vec![], strides: vec![0; batch + 2], offset: 0 };
+    let none = Layout { shape: smallvec![], strides: smallvec![0; batch + 2], offset: 0 };
     let mask = mask.unwrap_or(&none);
     let layouts = [&q.layout, &k.layout, &v.layout, mask];
     let mut heads = Vec::new();

@@ -87,7 +87,7 @@ fn of_one_position(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let [x, w] = site.args else { return None };
     let (dtype, out) = &site.outputs[0];
     let is_one = |shape: &[usize]| shape[2..].iter().all(|&n| n == 1);
-    if ![&x.layout.shape, &w.layout.shape, out].into_iter().all(|s| is_one(s)) {
+    if ![&x.layout.shape, &w.layout.shape, &**out].into_iter().all(is_one) {
         return None;
     }
     let last: Vec<usize> = [0].into_iter().chain(2..out.len()).chain([1]).collect();

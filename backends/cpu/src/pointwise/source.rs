@@ -1,7 +1,7 @@
 //! Inputs of pointwise code: which elements a span of the result reads.
 
 use super::code::{RegisterClass, class, is_native};
-use crate::layout::{Layout, coalesce};
+use crate::layout::{Layout, PerAxis, coalesce};
 use crate::simd::simd;
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
@@ -29,8 +29,8 @@ pub enum ElementSource {
 #[derive(Clone, Debug)]
 pub struct Strided {
     offset: usize,
-    shape: Vec<usize>,
-    strides: Vec<isize>,
+    shape: PerAxis<usize>,
+    strides: PerAxis<isize>,
 }
 
 impl ElementSource {
@@ -463,7 +463,11 @@ mod tests {
         ];
         for (shape, strides) in cases {
             let (shape, strides) = (shape.to_vec(), strides.to_vec());
-            let source = ElementSource::Strided(Strided { offset: 0, shape, strides });
+            let source = ElementSource::Strided(Strided {
+                offset: 0,
+                shape: shape.into(),
+                strides: strides.into(),
+            });
             strided_copy::<f32>(&source, &[], 0, &mut []);
         }
     }
@@ -484,8 +488,8 @@ mod tests {
             let offset = 20;
             let source = ElementSource::Strided(Strided {
                 offset,
-                shape: shape.to_vec(),
-                strides: strides.to_vec(),
+                shape: shape.into(),
+                strides: strides.into(),
             });
             let all: usize = shape.iter().product();
             let at = |i: usize| {

@@ -65,7 +65,7 @@ impl Resolver<'_> {
                     continue;
                 }
                 let place = self.place(*a)?.clone();
-                if place.layout.shape != shape || inputs.len() > 60_000 {
+                if *place.layout.shape != *shape || inputs.len() > 60_000 {
                     return Ok(None);
                 }
                 let known = match self.number(&place) {

@@ -7,7 +7,7 @@
 use super::fused::Copy;
 use super::graph::{Group, KernelGraph, broken};
 use super::launch::{Epilogue, Launch, LaunchOperand, LaunchSite, Maker};
-use super::layout::Layout;
+use super::layout::{Layout, PerAxis};
 use super::packed_constants::PackedConstants;
 use super::registry::{Implementation, Native};
 use super::threads::Threads;
@@ -141,7 +141,7 @@ struct Draft<'a> {
 }
 
 /// A result of a pass: the value, if it has a name, its type and shape.
-type Output = (Option<Value>, DType, Vec<usize>);
+type Output = (Option<Value>, DType, PerAxis<usize>);
 
 impl<'a> Resolver<'a> {
     fn new(cx: Surroundings<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
@@ -266,7 +266,7 @@ impl<'a> Resolver<'a> {
             };
             let (dtype, shape) = match (&storage, self.symbols.shape(&node.types[0])) {
                 (_, Some(known)) => known,
-                (Storage::Const(t), None) => (node.types[0].dtype, t.shape().to_vec()),
+                (Storage::Const(t), None) => (node.types[0].dtype, PerAxis::from_slice(t.shape())),
                 (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
             };
             let value = Value { node: NodeId(i as u32), output: 0 };
@@ -525,7 +525,7 @@ impl<'a> Resolver<'a> {
         outputs: &[Output],
         read: &[bool],
     ) -> Result<Option<(Box<dyn Launch>, Vec<Location>)>, BackendError> {
-        let outputs: Vec<(DType, Vec<usize>)> =
+        let outputs: Vec<(DType, PerAxis<usize>)> =
             outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();
         let outputs = outputs.as_slice();
         let mut places: Vec<Location> =
@@ -565,7 +565,7 @@ impl<'a> Resolver<'a> {
         &'s self,
         attrs: &'s [Attr],
         args: &'s [LaunchOperand],
-        outputs: &'s [(DType, Vec<usize>)],
+        outputs: &'s [(DType, PerAxis<usize>)],
         read: &'s [bool],
     ) -> LaunchSite<'s> {
         LaunchSite { attrs, args, outputs, read, packs: self.cx.packs }

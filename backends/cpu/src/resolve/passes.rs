@@ -70,8 +70,8 @@ impl Resolver<'_> {
             return Box::new(interpreter);
         };
         let attrs: Vec<_> = self.attrs(id).into_iter().map(Some).collect();
-        let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.clone())).collect();
-        let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.clone())).collect();
+        let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.to_vec())).collect();
+        let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.to_vec())).collect();
         let callable = self.cx.library.call(*call);
         match Meaning::new(callable, &attrs, &args, &outputs, interpreter) {
             Ok(meaning) => Box::new(meaning),
@@ -180,7 +180,7 @@ impl Resolver<'_> {
         let cx = Context { threads: self.cx.threads, epilogue: None };
         launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
         let tensor = |(b, (_, dtype, shape)): (Buffer, &Output)| {
-            Tensor::new(*dtype, shape.clone(), Bytes::from_owner(b))
+            Tensor::new(*dtype, shape.to_vec(), Bytes::from_owner(b))
                 .map_err(|e| fail(e.to_string()))
         };
         buffers.into_iter().zip(outputs).map(tensor).collect()

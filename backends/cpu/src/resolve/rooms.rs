@@ -3,7 +3,7 @@
 use super::{Location, Pass, Resolver, Storage, TempId};
 use crate::data_movement::Append;
 use crate::graph::{Group, broken};
-use crate::layout::Layout;
+use crate::layout::{Layout, PerAxis};
 use crate::registry::is_alike_anywhere;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{NodeId, Value};
@@ -45,7 +45,7 @@ impl Resolver<'_> {
             to.push((start, part.layout.shape.clone()));
         }
         let grown = Layout { shape, ..first.layout };
-        let place = |(start, size): (Vec<i64>, Vec<usize>)| {
+        let place = |(start, size): (Vec<i64>, PerAxis<usize>)| {
             let size: Vec<i64> = size.into_iter().map(|n| n as i64).collect();
             grown.slice(&start, &size, &vec![1; start.len()])
         };
