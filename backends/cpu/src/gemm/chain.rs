@@ -263,7 +263,7 @@ impl<'a> Chain<'a> {
     }
 
     /// The steps.
-    fn steps(&self) -> &[Step<'a>] {
+    pub fn steps(&self) -> &[Step<'a>] {
         &self.steps[..self.len]
     }
 

@@ -156,16 +156,24 @@ macro_rules! functions {
             }
         }
 
-        /// Takes the finished sums of a tile, row by row, through what the target does in memory, and writes them. The first row is row `row` of
-        /// the operands.
+        /// Adds what is there to the sums of a tile, row by row, if the target says so, takes them through its steps and writes them. The first row is
+        /// row `row` of the operands.
         ///
         /// # Safety
         /// On a machine of this level. The parts of all rows lie inside the result and are not aliased, and the operands cover them.
         $(#[$feature])*
         #[inline(never)]
         unsafe fn finish(tile: &mut [Vector], t: &Target<'_>, parts: &[Part], row: usize) {
+            if t.add {
+                for (r, line) in tile.chunks_exact_mut(parts.len()).enumerate() {
+                    for (x, part) in line.iter_mut().zip(parts) {
+                        // SAFETY: as promised.
+                        *x = add(unsafe { read(t.out.add(part.at + r * t.stride), *part) }, *x);
+                    }
+                }
+            }
             // SAFETY: as promised.
-            unsafe { through(t.chain.in_memory(), tile, parts, t.stride, row) };
+            unsafe { through(t.chain.steps(), tile, parts, t.stride, row) };
             for (r, line) in tile.chunks_exact(parts.len()).enumerate() {
                 for (x, part) in line.iter().zip(parts) {
                     // SAFETY: as promised.

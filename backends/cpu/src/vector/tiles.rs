@@ -105,15 +105,14 @@ macro_rules! tiles {
         /// Adds what is there to `$r` by `$v` sums if the target `$t` says so, applies its steps to them, whose first row is row `$row`, and
         /// writes them.
         ///
-        /// Written out where sums are: what a function is given by reference would lie in memory all the time. Written out once for vectors
-        /// that count as a whole, whose sums stay in registers, and once for any.
+        /// Written out where sums are: what a function is given by reference would lie in memory all the time. Only for vectors that count as a whole
+        /// and steps that are applied in registers, though, which is what most tiles are: the code would be twice as much for all.
         macro_rules! settle {
             ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $row:expr) => {{
                 let first = $row;
-                let is_whole = $parts.iter().all(|p| p.len == LANES);
-                if is_whole && $t.chain.in_memory().is_empty() {
+                if $t.chain.in_memory().is_empty() && $parts.iter().all(|p| p.len == LANES) {
                     let mut sums = $sums;
-                    settled!($R, $V, sums, $parts, $t, first, read_whole);
+                    settled!($R, $V, sums, $parts, $t, first);
                     for r in 0..$R {
                         for v in 0..$V {
                             // SAFETY: the part lies inside the result.
@@ -122,40 +121,30 @@ macro_rules! tiles {
                     }
                 } else {
                     // These take a place in memory for more vectors than two, which the loop that sums would write in every step.
-                    let mut sums = if $V > 2 { std::hint::black_box($sums) } else { $sums };
-                    settled!($R, $V, sums, $parts, $t, first, read);
-                    if $t.chain.in_memory().is_empty() {
-                        for r in 0..$R {
-                            for v in 0..$V {
-                                // SAFETY: the part lies inside the result.
-                                unsafe { write($t.out.add($parts[v].at + r * $t.stride), $parts[v], sums[r][v]) };
-                            }
+                    let sums = if $V > 2 { std::hint::black_box($sums) } else { $sums };
+                    let mut tile = [const { MaybeUninit::<Vector>::uninit() }; LARGEST];
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            tile[r * $V + v].write(sums[r][v]);
                         }
-                    } else {
-                        let mut tile = [const { MaybeUninit::<Vector>::uninit() }; LARGEST];
-                        for r in 0..$R {
-                            for v in 0..$V {
-                                tile[r * $V + v].write(sums[r][v]);
-                            }
-                        }
-                        // SAFETY: these vectors were written. Their parts lie inside the result, and the caller checked the operands.
-                        unsafe {
-                            let tile = std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast::<Vector>(), $R * $V);
-                            finish(tile, $t, &$parts, first);
-                        }
+                    }
+                    // SAFETY: these vectors were written. Their parts lie inside the result, and the caller checked the operands.
+                    unsafe {
+                        let tile = std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast::<Vector>(), $R * $V);
+                        finish(tile, $t, &$parts, first);
                     }
                 }
             }};
         }
 
-        /// Adds what is there to sums if the target says so, and applies the steps that are applied in registers; `$read` reads a part.
+        /// Adds what is there to sums of vectors that count as a whole if the target says so, and applies the steps that are applied in registers.
         macro_rules! settled {
-            ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $first:ident, $read:ident) => {{
+            ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $first:ident) => {{
                 if $t.add {
                     for r in 0..$R {
                         for v in 0..$V {
                             // SAFETY: the part lies inside the result.
-                            let before = unsafe { $read($t.out.add($parts[v].at + r * $t.stride), $parts[v]) };
+                            let before = unsafe { load($t.out.add($parts[v].at + r * $t.stride)) };
                             $sums[r][v] = add(before, $sums[r][v]);
                         }
                     }
@@ -173,11 +162,9 @@ macro_rules! tiles {
                     // SAFETY: the caller checked that the operand covers the tiles.
                     let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add($first + r) });
                     // SAFETY: as above.
-                    let column = |d: &[f32], part: Part| unsafe { $read(d.as_ptr().add(part.column), part) };
+                    let column = |d: &[f32], part: Part| unsafe { load(d.as_ptr().add(part.column)) };
                     // SAFETY: as above.
-                    let dense = |d: &[f32], r: usize, part: Part| unsafe {
-                        $read(d.as_ptr().add(part.at + r * $t.stride), part)
-                    };
+                    let dense = |d: &[f32], r: usize, part: Part| unsafe { load(d.as_ptr().add(part.at + r * $t.stride)) };
                     match *step {
                         Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
                         Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
@@ -328,17 +315,6 @@ macro_rules! tiles {
         unsafe fn read(at: *const f32, part: Part) -> Vector {
             // SAFETY: only the elements that count are read.
             unsafe { if part.len == LANES { load(at) } else { load_part(at.wrapping_sub(part.skip), part) } }
-        }
-
-        /// A vector that counts as a whole.
-        ///
-        /// # Safety
-        /// It is valid for reads.
-        $(#[$feature])*
-        #[inline]
-        unsafe fn read_whole(at: *const f32, _: Part) -> Vector {
-            // SAFETY: as above.
-            unsafe { load(at) }
         }
 
         /// What a ramp yields.
