@@ -8,7 +8,7 @@ use super::Kernel;
 use super::rooms::{Room, spine};
 use crate::arena::{self, Buffer};
 use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
-use crate::layout::Layout;
+use crate::layout::{Layout, PerAxis};
 use crate::library::Library;
 use crate::strided_views::{self, Viewed};
 use rustc_hash::FxHashMap;
@@ -146,7 +146,7 @@ impl Lies<'_> {
 pub type Binding<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 /// A shape whose extents are numbers.
-fn shape_of(ty: &Type, symbol: Binding) -> Option<Vec<usize>> {
+fn shape_of(ty: &Type, symbol: Binding) -> Option<PerAxis<usize>> {
     ty.shape.iter().map(|e| usize::try_from(e.eval(symbol)?).ok()).collect()
 }
 
@@ -250,7 +250,7 @@ impl Buffers {
     }
 
     /// Lists for so many kernels.
-    pub(super) fn expect(&mut self, kernels: usize) {
+    fn expect(&mut self, kernels: usize) {
         for lists in [&mut self.after, &mut self.reads, &mut self.writes] {
             lists.resize_with(kernels, Vec::new);
         }
@@ -370,18 +370,11 @@ impl<'a> MemoryPlanner<'a> {
     pub(super) fn kernel(&mut self, k: usize, kernel: &Kernel) {
         let fixed = |v: &Value| self.lies.get(v).is_some_and(|l| l.fixed);
         let once = kernel.inputs.iter().all(fixed);
-        let mut after: Vec<usize> =
-            kernel.inputs.iter().filter_map(|v| self.writer.get(v).copied()).collect();
-        let mut reads: Vec<usize> =
-            kernel.inputs.iter().filter_map(|v| self.lies.get(v)?.buffer).collect();
-        for list in [&mut after, &mut reads] {
-            list.sort_unstable();
-            list.dedup();
+        // At other extents kernels follow and read what they did.
+        if self.lies.others.is_none() {
+            self.ordered(k, kernel);
         }
-        self.out.after[k] = after;
-        self.out.reads[k] = reads;
         self.out.once[k] = once;
-        self.writer.extend(kernel.outputs.iter().map(|v| (*v, k)));
         if once {
             for &v in &kernel.outputs {
                 let layout = self.dense(self.program.ty(v));
@@ -419,6 +412,21 @@ impl<'a> MemoryPlanner<'a> {
                 unread.into_iter().for_each(|v| drop(self.written(k, v)));
             }
         }
+    }
+
+    /// Notes what a kernel follows and reads.
+    fn ordered(&mut self, k: usize, kernel: &Kernel) {
+        let mut after: Vec<usize> =
+            kernel.inputs.iter().filter_map(|v| self.writer.get(v).copied()).collect();
+        let mut reads: Vec<usize> =
+            kernel.inputs.iter().filter_map(|v| self.lies.get(v)?.buffer).collect();
+        for list in [&mut after, &mut reads] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self.out.after[k] = after;
+        self.out.reads[k] = reads;
+        self.writer.extend(kernel.outputs.iter().map(|v| (*v, k)));
     }
 
     /// A buffer of its own.

@@ -45,7 +45,8 @@ impl MemoryAt {
         let mut p = MemoryPlanner::new(program, library, symbol, rooms, Cow::Borrowed(spines));
         p.lies.others = Some(lies);
         p.out.buffers.clone_from(&self.buffers.buffers);
-        p.out.expect(plan.kernels.len());
+        p.out.writes.resize_with(plan.kernels.len(), Vec::new);
+        p.out.once.resize(plan.kernels.len(), false);
         let mut again = Again { planner: p, differs: vec![false; program.nodes.len()] };
         again.inputs(program);
         let mut memory = (*self.memory).clone();
