@@ -10,11 +10,13 @@ use mlc_dsl::ir::DType;
 
 /// Elements that a task should at least have.
 const GRAIN: usize = 1 << 15;
+/// Bytes of slices that are.
+const SLICES: usize = 1 << 17;
 
 struct Gather {
     dtype: DType,
     at: usize,
-    /// Extent of the axis, elements after it, indices.
+    /// Extent of the axis, elements (of slices, bytes) after it, indices.
     n: usize,
     inner: usize,
     count: usize,
@@ -43,12 +45,22 @@ fn gather_of(site: &LaunchSite<'_>, elements: bool) -> Option<Box<dyn Launch>> {
         return None;
     }
     let n = x.layout.shape[axis];
-    let inner = x.layout.shape[axis + 1..].iter().product();
+    let inner: usize = x.layout.shape[axis + 1..].iter().product();
     let count = if elements { i.layout.shape[axis] } else { i.layout.len() };
-    Some(Box::new(Gather { dtype: x.dtype, at: x.layout.offset, n, inner, count, elements }))
+    // Slices are copied as bytes, wherever they lie.
+    let (dtype, size) = match elements || inner == 1 {
+        true => (x.dtype, 1),
+        false => (DType::U8, x.dtype.size()),
+    };
+    let (at, inner) = (x.layout.offset * size, inner * size);
+    Some(Box::new(Gather { dtype, at, n, inner, count, elements }))
 }
 
 impl Launch for Gather {
+    fn aligns(&self, input: usize) -> bool {
+        input > 0 || self.dtype != DType::U8
+    }
+
     fn scratch(&self) -> u64 {
         (self.count as u64).saturating_mul(8)
     }
@@ -148,7 +160,7 @@ impl Gather {
             });
             return;
         }
-        cx.threads.chunks(out, inner, GRAIN, |at, part| {
+        cx.threads.chunks(out, inner, SLICES, |at, part| {
             for (r, line) in part.chunks_exact_mut(inner.max(1)).enumerate() {
                 let row = at / inner + r;
                 let from = (row / count * n + places[row % count]) * inner;

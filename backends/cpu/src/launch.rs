@@ -78,6 +78,11 @@ pub trait Launch: Send + Sync {
         true
     }
 
+    /// False of a constant that it reads byte by byte, wherever its elements lie.
+    fn aligns(&self, _input: usize) -> bool {
+        true
+    }
+
     /// True if the reference interpreter computes it.
     fn is_interpreted(&self) -> bool {
         false

@@ -157,6 +157,7 @@ impl Resolver<'_> {
             Some(_) if i < own && !launch.reads(i) => {
                 Location { storage: Storage::Unread, ..place }
             }
+            Some(_) if i < own && !launch.aligns(i) => place,
             _ => self.aligned(place),
         };
         let inputs = inputs.into_iter().enumerate().map(held).collect();
