@@ -38,6 +38,7 @@ fn main() {
     let write = |file: &str, bytes: Vec<u8>| {
         std::fs::write(out.join(file), bytes).expect("the output folder is writable")
     };
+    write("count", texts.len().to_string().into_bytes());
     write("texts", Text::to_bytes(&texts).expect("texts are encodable"));
     write("library", library.to_bytes().expect("a library is encodable"));
 }

@@ -10,6 +10,9 @@ use std::sync::{Arc, LazyLock};
 /// Longest text that is read.
 const MAX_TEXT: u64 = 64 << 20;
 
+/// How many texts are shipped: in every library those of the user come after them.
+pub const SHIPPED_TEXTS: usize = include!(concat!(env!("OUT_DIR"), "/count"));
+
 /// The texts of `rules/`, in reading order.
 static TEXTS: LazyLock<Vec<Text>> = LazyLock::new(|| {
     let bytes = include_bytes!(concat!(env!("OUT_DIR"), "/texts"));
@@ -27,7 +30,7 @@ pub fn shipped() -> Arc<Library> {
     SHIPPED.clone()
 }
 
-/// The shipped texts; in every library those of the user come after them.
+/// The shipped texts.
 pub fn sources() -> &'static [Source] {
     &SHIPPED.sources
 }
@@ -79,6 +82,7 @@ mod tests {
     #[test]
     fn what_is_embedded_is_what_the_texts_say() {
         let texts: Vec<(&str, &str)> = sources().iter().map(|s| (&*s.name, &*s.text)).collect();
+        assert_eq!(texts.len(), SHIPPED_TEXTS);
         let embedded = shipped().to_bytes().expect("encodes");
         for (read, diags) in [mlc_dsl::check::library(&texts), with::<&str>(&[])] {
             assert!(diags.is_empty(), "{diags:?}");

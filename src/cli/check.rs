@@ -52,7 +52,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     texts.extend(args.files.iter().cloned());
     let (library, diags) = stdlib::load(&texts)?;
     let library = Arc::new(library);
-    for source in library.sources.iter().skip(stdlib::sources().len()) {
+    for source in library.sources.iter().skip(stdlib::SHIPPED_TEXTS) {
         let (file, mistakes) = mlc_dsl::syntax::parse(&source.text);
         if file.items.is_empty() && mistakes.is_empty() {
             terminal::complain(&format!("warning: {} declares nothing\n", source.name));
@@ -73,7 +73,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         !faults.iter().any(|d| d.source == source && at(d))
     };
     // With files given, only their laws are verified; the shipped ones are what they build on.
-    let first = stdlib::sources().len() as u32 + args.common.rules.len() as u32;
+    let first = stdlib::SHIPPED_TEXTS as u32 + args.common.rules.len() as u32;
     let names: Option<Vec<String>> = (!args.files.is_empty()).then(|| {
         // A schema's laws are also those of the operators that a file adds.
         let added = |l: &Law| {

@@ -138,7 +138,7 @@ pub fn write(
     defaults: &[(String, Tensor)],
     machine: String,
 ) -> Result<(), Error> {
-    let user = library.sources.iter().skip(stdlib::sources().len());
+    let user = library.sources.iter().skip(stdlib::SHIPPED_TEXTS);
     let constants = plan.program.consts.iter();
     let tensors: Vec<&Tensor> = constants.chain(defaults.iter().map(|(_, t)| t)).collect();
     let description = Description {

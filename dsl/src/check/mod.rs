@@ -61,11 +61,6 @@ pub struct Text {
 }
 
 impl Text {
-    /// The text as it was given.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
     /// Texts without mistakes as bytes, for the same build of this crate to read.
     ///
     /// # Errors

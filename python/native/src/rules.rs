@@ -38,7 +38,7 @@ struct Checked {
 
 /// The laws of the texts of a library that are not shipped.
 fn own_laws(library: &Library) -> Vec<String> {
-    let first = stdlib::sources().len() as u32;
+    let first = stdlib::SHIPPED_TEXTS as u32;
     // A schema's laws are also those of the operators that a text adds.
     let added = |l: &Law| {
         let mut of = l.schema.iter().flat_map(|s| &s.operators);
@@ -53,7 +53,7 @@ fn checked(reader: &Reader, options: &CheckOptions, target: &str) -> Result<Chec
     let names = own_laws(&library);
     let report = check_library(&library, Some(&names), options, &|_, _| {});
     let mut lints = lint(&library, Some(&names));
-    lints.extend(declarations(&library, stdlib::sources().len() as u32, options.seed));
+    lints.extend(declarations(&library, stdlib::SHIPPED_TEXTS as u32, options.seed));
     let broken = lawtest::check(&library, Some(&names), target)?;
     let mut text = String::new();
     broken.iter().for_each(|b| text.extend([b.human(false), "\n".into()]));
@@ -78,7 +78,7 @@ fn layers<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let py = args.py();
     let reader = settings::reader(&args.get_item(0)?)?;
     let library: Arc<Library> = wait(py, move || reader.library())?;
-    let first = stdlib::sources().len() as u32;
+    let first = stdlib::SHIPPED_TEXTS as u32;
     let list = PyList::empty(py);
     for call in library.calls.iter().filter(|c| c.source.0 >= first) {
         if matches!(call.kind, CallKind::Extern(_)) {
