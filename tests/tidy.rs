@@ -320,6 +320,20 @@ fn nothing_is_left_to_do_by_panic() {
     none(found, "what is not done is refused with a reason");
 }
 
+/// The functions of the standard library that make arrays are not inlined across units of code generation.
+#[test]
+fn kernels_make_arrays_by_what_is_inlined() {
+    let places = ["vector", "blocks", "int8", "gemm"].map(|f| format!("backends/cpu/src/{f}"));
+    let places: Vec<&str> = places.iter().map(String::as_str).collect();
+    let all = files(&["rs"]);
+    let kernels = all.iter().filter(|f| f.within(&places) && !f.is_test());
+    let found = kernels.flat_map(|f| {
+        let lines = f.code().filter(|(_, line)| line.contains("array::from_fn"));
+        lines.map(|(n, line)| format!("{}:{n}: {}", f.path, line.trim()))
+    });
+    none(found.collect(), "use `crate::arrays::array`");
+}
+
 #[test]
 fn no_layer_is_known_by_name_outside_kernels() {
     let mut layers: BTreeSet<String> = BTreeSet::new();

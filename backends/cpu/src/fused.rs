@@ -11,6 +11,7 @@ use super::pointwise::{ElementSource, Fused, Op, Ref, strided_copy};
 use super::simd::simd;
 use super::threads::SharedSlice;
 use super::vector::transpose::{LINES, transpose_lines};
+use crate::arrays::array;
 use mlc_dsl::ir::DType;
 use smallvec::SmallVec;
 
@@ -300,7 +301,7 @@ impl Turn {
                         (from as isize + first as isize + c as isize * self.cols.1) as usize
                     };
                     for c in (0..wide).step_by(LINES) {
-                        let lines = std::array::from_fn(|i| &src[at(c + i)..][..rows.len()]);
+                        let lines = array(|i| &src[at(c + i)..][..rows.len()]);
                         transpose_lines(lines, rows.len(), &mut out[c..], self.cols.0);
                     }
                     for c in wide..self.cols.0 {
@@ -316,7 +317,7 @@ impl Turn {
                     // SAFETY: every task has its own bands of rows.
                     let part = |r: usize| unsafe { shared.part(to + r * self.rows.1 + c, wide) };
                     if wide == LINES {
-                        let lines = std::array::from_fn(|i| &src[line(i)..][..rows.len()]);
+                        let lines = array(|i| &src[line(i)..][..rows.len()]);
                         transpose_lines(lines, rows.len(), &mut block, LINES);
                         for (r, from) in rows.clone().zip(block.as_chunks::<LINES>().0) {
                             if let Some(to) = part(r).first_chunk_mut::<LINES>() {

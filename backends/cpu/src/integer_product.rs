@@ -7,6 +7,7 @@ use super::buffer::with_scratch;
 use super::gemm::{GemmSizes, Matrix};
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
+use crate::arrays::array;
 use bytemuck::Pod;
 
 /// An element type whose sums and products wrap.
@@ -76,7 +77,7 @@ simd! {
         out.fill(T::zeroed());
         let whole = factors.len() / LINES * LINES;
         for (x, lines) in factors.chunks_exact(LINES).zip(b.chunks_exact(LINES * n)) {
-            let [p, q, s, t]: [&[T]; LINES] = std::array::from_fn(|i| &lines[i * n..][..n]);
+            let [p, q, s, t]: [&[T]; LINES] = array(|i| &lines[i * n..][..n]);
             for c in 0..n {
                 let sum = out[c].add_product(x[0], p[c]).add_product(x[1], q[c]);
                 out[c] = sum.add_product(x[2], s[c]).add_product(x[3], t[c]);

@@ -11,6 +11,7 @@ pub use roofline::Roofline;
 use std::sync::Arc;
 
 mod arena;
+mod arrays;
 mod attention;
 mod blocks;
 mod boxes;

@@ -14,6 +14,7 @@ use super::threads::SharedSlice;
 use super::vector::norms::{Centre, RowNorm, normalised};
 use super::vector::rows::{exponentials, largest};
 use super::vector::transpose::{LINES, transpose_lines};
+use crate::arrays::array;
 use mlc_dsl::ir::DType;
 use std::ops::Range;
 
@@ -259,7 +260,7 @@ impl Beside {
             let line = |k: usize| &x[(start + k as isize * self.step) as usize..][..many];
             let whole = n / LINES * LINES;
             for k in (0..whole).step_by(LINES) {
-                transpose_lines(std::array::from_fn(|j| line(k + j)), many, &mut part[k..], n);
+                transpose_lines(array(|j| line(k + j)), many, &mut part[k..], n);
             }
             for k in whole..n {
                 part[k..].iter_mut().step_by(n).zip(line(k)).for_each(|(o, &v)| *o = v);

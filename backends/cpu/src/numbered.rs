@@ -6,6 +6,7 @@ use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::simd::simd;
 use super::vector::transpose::{LINES, transpose_lines};
+use crate::arrays::array;
 use mlc_dsl::ir::DType;
 
 /// Elements that a task should at least write.
@@ -73,7 +74,7 @@ impl Numbered {
     ) {
         let (n, count, taps) = (self.n, self.count, self.taps);
         let rows = out.len() / count;
-        let lines = std::array::from_fn(|j| &x[j.min(rows - 1) * n..][..n]);
+        let lines = array(|j| &x[j.min(rows - 1) * n..][..n]);
         transpose_lines(lines, n, wide, LINES);
         // What there is not.
         wide[n * LINES..][..LINES].fill(0.0);
@@ -83,7 +84,7 @@ impl Numbered {
             let part = t * taps..(t + some) * taps;
             let weights = if weights.is_empty() { weights } else { &weights[part.clone()] };
             sums(wide, &places[part], weights, taps, &mut block);
-            let lines = std::array::from_fn(|j| &block[j * LINES..][..LINES]);
+            let lines = array(|j| &block[j * LINES..][..LINES]);
             transpose_lines(lines, LINES, &mut turned, LINES);
             for (line, from) in out.chunks_exact_mut(count).zip(turned.chunks_exact(LINES)) {
                 line[t..t + some].copy_from_slice(&from[..some]);

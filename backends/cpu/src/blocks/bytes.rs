@@ -4,6 +4,7 @@
 
 use super::panels::{BlockPanels, Form, LANES, offsets, scales};
 use super::rows::{AHEAD, add};
+use crate::arrays::array;
 use crate::simd::{VectorLevel, level, prefetch, simd};
 
 /// Most rows that are computed together.
@@ -192,9 +193,8 @@ mod x86 {
             prefetch(at, AHEAD);
             let data = &at[form.head()..];
             // SAFETY: lines have as many bytes as there are places.
-            let x: [*const i8; M] = std::array::from_fn(|r| unsafe {
-                s.factors.lines.as_ptr().add(r * depth + g * form.group)
-            });
+            let x: [*const i8; M] =
+                array(|r| unsafe { s.factors.lines.as_ptr().add(r * depth + g * form.group) });
             // SAFETY: the group's words are those of its bytes.
             let found = unsafe {
                 match WIDE {

@@ -3,6 +3,7 @@
 //!
 //! A row's number is its scale times what is stored, and less or more. Sums of whole groups are scaled, never single numbers.
 
+use crate::arrays::array;
 use crate::buffer::Buffer;
 use std::ops::Range;
 
@@ -199,8 +200,8 @@ fn number<const BITS: usize>(data: &[u32], at: usize) -> [f32; LANES] {
     let words = &data[at / per * LANES..][..LANES];
     let shift = (at % per * BITS) as u32;
     match BITS {
-        8 => std::array::from_fn(|i| ((words[i] << (24 - shift)) as i32 >> 24) as f32),
-        _ => std::array::from_fn(|i| (words[i] >> shift & 15) as i32 as f32),
+        8 => array(|i| ((words[i] << (24 - shift)) as i32 >> 24) as f32),
+        _ => array(|i| (words[i] >> shift & 15) as i32 as f32),
     }
 }
 
@@ -251,7 +252,7 @@ pub fn scales(form: Form, head: &[u32]) -> [f32; LANES] {
         true => halves(&head[..LANES / 2]),
         false => {
             let head = &head[..LANES];
-            std::array::from_fn(|i| f32::from_bits(head[i]))
+            array(|i| f32::from_bits(head[i]))
         }
     }
 }
@@ -265,12 +266,12 @@ pub fn offsets(form: Form, head: &[u32]) -> [f32; LANES] {
         Offset::Same(o) => [o; LANES],
         Offset::Bytes => {
             let (words, less) = (&words[..LANES / 4], if form.wide { 128 } else { 0 });
-            std::array::from_fn(|i| ((words[i % 4] >> (i / 4 * 8) & 255) as i32 - less) as f32)
+            array(|i| ((words[i % 4] >> (i / 4 * 8) & 255) as i32 - less) as f32)
         }
         Offset::Half => halves(&words[..LANES / 2]),
         Offset::Less | Offset::Single => {
             let words = &words[..LANES];
-            std::array::from_fn(|i| f32::from_bits(words[i]))
+            array(|i| f32::from_bits(words[i]))
         }
     }
 }

@@ -5,6 +5,7 @@
 //! no bit. Panels are read one after the other, and fetched ahead: one stream is what memory is fastest at. What is infinite or no number on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
 
 use super::panels::{BlockPanels, Form, LANES, Offset, offsets, scales};
+use crate::arrays::array;
 use crate::simd::{prefetch, simd};
 
 /// Most rows that are computed together: more of them have more sums than there are registers.
@@ -37,7 +38,7 @@ pub fn prepare(w: &BlockPanels, at: impl Fn(usize) -> f32, line: &mut [f32], sum
 
 /// What makes up for where a number stands in its word.
 fn smaller(form: Form) -> [f32; 8] {
-    std::array::from_fn(|j| match form.wide {
+    array(|j| match form.wide {
         // All are moved to the top of the word, but for the last, which is moved to the bottom.
         true if j % 4 == 3 => 1.0,
         true => 1.0 / (1 << 24) as f32,
@@ -71,10 +72,10 @@ simd! {
 #[inline(always)]
 fn numbers<const BITS: usize>(w: &[u32; LANES], j: usize) -> [f32; LANES] {
     match (BITS, j) {
-        (4, 7) => std::array::from_fn(|i| (w[i] >> 28) as i32 as f32),
-        (4, _) => std::array::from_fn(|i| (w[i] & (15 << (4 * j))) as i32 as f32),
-        (_, 3) => std::array::from_fn(|i| ((w[i] as i32) >> 24) as f32),
-        (_, _) => std::array::from_fn(|i| ((w[i] << (24 - 8 * j)) & 0xFF00_0000) as i32 as f32),
+        (4, 7) => array(|i| (w[i] >> 28) as i32 as f32),
+        (4, _) => array(|i| (w[i] & (15 << (4 * j))) as i32 as f32),
+        (_, 3) => array(|i| ((w[i] as i32) >> 24) as f32),
+        (_, _) => array(|i| ((w[i] << (24 - 8 * j)) & 0xFF00_0000) as i32 as f32),
     }
 }
 
@@ -87,19 +88,19 @@ fn sums_of<const BITS: usize, const M: usize>(s: &Strip<'_>, out: &mut [f32]) {
     let depth = s.factors.lines.len() / M;
     let groups = depth / form.group;
     let panel = &s.panel[..groups * size];
-    let lines: [&[f32]; M] = std::array::from_fn(|r| &s.factors.lines[r * depth..][..depth]);
-    let totals: [&[f32]; M] = std::array::from_fn(|r| &s.factors.sums[r * groups..][..groups]);
+    let lines: [&[f32]; M] = array(|r| &s.factors.lines[r * depth..][..depth]);
+    let totals: [&[f32]; M] = array(|r| &s.factors.sums[r * groups..][..groups]);
     let mut sums = [[0f32; LANES]; M];
     for g in 0..groups {
         let at = &panel[g * size..][..size];
-        let x: [&[f32]; M] = std::array::from_fn(|r| &lines[r][g * form.group..][..form.group]);
+        let x: [&[f32]; M] = array(|r| &lines[r][g * form.group..][..form.group]);
         let (mut even, mut odd) = ([[0f32; LANES]; M], [[0f32; LANES]; M]);
         prefetch(at, AHEAD);
         for t in 0..words {
             let w = &at[head + t * LANES..];
             prefetch(w, AHEAD);
             let w: &[u32; LANES] = w.first_chunk().expect("sixteen words");
-            let x: [&[f32]; M] = std::array::from_fn(|r| &x[r][t * per..][..per]);
+            let x: [&[f32]; M] = array(|r| &x[r][t * per..][..per]);
             for j in (0..per).step_by(2) {
                 let (n, m) = (numbers::<BITS>(w, j), numbers::<BITS>(w, j + 1));
                 for r in 0..M {

@@ -1,5 +1,6 @@
 //! Copies of images whose channels change places.
 
+use crate::arrays::array;
 use crate::fused::Copy;
 use crate::gemm::pack::transpose_into;
 use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
@@ -121,8 +122,8 @@ fn to_last(planes: &[f32], apart: usize, channels: usize, out: &mut [f32]) {
 
 fn interleave<const C: usize>(planes: &[f32], apart: usize, out: &mut [f32]) {
     let positions = out.len() / C;
-    let planes: [&[f32]; C] = std::array::from_fn(|c| &planes[c * apart..][..positions]);
+    let planes: [&[f32]; C] = array(|c| &planes[c * apart..][..positions]);
     for (i, out) in out.as_chunks_mut::<C>().0.iter_mut().enumerate() {
-        *out = std::array::from_fn(|c| planes[c][i]);
+        *out = array(|c| planes[c][i]);
     }
 }

@@ -3,6 +3,7 @@
 use super::conv::as_pointers;
 use super::depthwise::Depthwise;
 use super::windows::Windows;
+use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
 use crate::math::maximum;
@@ -113,7 +114,7 @@ fn chunk<const N: usize>(taps: &[*const f32], first: usize) -> [f32; N] {
     for tap in taps {
         // SAFETY: the caller promises elements for all channels.
         let x = unsafe { *tap.add(first).cast::<[f32; N]>() };
-        top = std::array::from_fn(|i| maximum(top[i], x[i]));
+        top = array(|i| maximum(top[i], x[i]));
     }
     top
 }

@@ -10,6 +10,7 @@
 use super::Channels;
 use super::conv::as_pointers;
 use super::windows::Windows;
+use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::gemm::chain::NONE;
 use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target, at_level, shape};
@@ -87,7 +88,7 @@ impl Points {
             let mut points = vec![vec![0f32; each]; size.points()];
             for (i, taps) in group.chunks_exact(9).enumerate() {
                 let at = (i / planes / q * planes + i % planes) * q + i / planes % q;
-                let taps = std::array::from_fn(|tap| taps[tap].into());
+                let taps = array(|tap| taps[tap].into());
                 for (point, v) in points.iter_mut().zip(transform_filter(taps, size)) {
                     point[at] = v as f32;
                 }
@@ -343,7 +344,7 @@ impl Block<'_> {
                             add: false,
                             chain: &NONE,
                         };
-                        let pieces: [Piece; PLANES] = std::array::from_fn(|plane| {
+                        let pieces: [Piece; PLANES] = array(|plane| {
                             let line = plane.min(planes - 1) * held.len() + group - held.start;
                             Piece { first: inputs[p * from + r * step + line * q..].as_ptr(), step }
                         });

@@ -5,6 +5,7 @@
 //! leave the registers.
 
 use super::chain::Chain;
+use crate::arrays::array;
 use crate::simd::{VectorLevel, level};
 use crate::vector;
 pub use crate::vector::operands::{Even, Piece, Pointed};
@@ -160,7 +161,7 @@ pub struct Part {
 #[inline]
 pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
     let lanes = shape().lanes();
-    std::array::from_fn(|v| Part {
+    array(|v| Part {
         at: at + v * lanes,
         column: column + v * lanes,
         skip: 0,

@@ -5,6 +5,7 @@
 
 use super::halves::{self, RightPanels};
 use super::kernel::{MOST_VECTORS, Shape, Wide, shape, wide};
+use crate::arrays::array;
 use crate::buffer::{Buffer, Floats, with_scratch};
 use crate::convert::narrow;
 use crate::threads::{SharedSlice, Threads};
@@ -167,7 +168,7 @@ pub fn transpose_into(
         if width == lines && width >= LINES / 2 && depth > LINES {
             // The last line stands for those that are missing: what it yields is overwritten.
             done = (depth - 1) / LINES * LINES;
-            let src = std::array::from_fn(|j| &data[line(j.min(lines - 1))..][..depth]);
+            let src = array(|j| &data[line(j.min(lines - 1))..][..depth]);
             transpose_lines(src, done, dst, width);
         }
         for i in 0..lines {
@@ -179,7 +180,7 @@ pub fn transpose_into(
     for first in (0..lines).step_by(LINES) {
         // The last block begins among the lines of the one before, and writes what is there again.
         let first = first.min(lines - LINES);
-        let src: [&[f32]; LINES] = std::array::from_fn(|j| &data[line(first + j)..][..depth]);
+        let src: [&[f32]; LINES] = array(|j| &data[line(first + j)..][..depth]);
         transpose_lines(src, depth, &mut dst[first..], width);
     }
 }

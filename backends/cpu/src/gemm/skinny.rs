@@ -6,6 +6,7 @@ use super::chain::NONE;
 use super::kernel::{self, Panels, Target, shape};
 use super::pack::{block_depth, pack_right};
 use super::{Finish, GemmSizes, Left, Matrix, Product, Right};
+use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::simd::simd;
 use crate::threads::{SharedSlice, Threads};
@@ -113,7 +114,7 @@ impl Factor<'_> {
         match (self.data.is_empty(), self.step) {
             (true, _) => [0.0; N],
             (_, 1) => self.data[place(0)..place(N)].try_into().expect("as many"),
-            _ => std::array::from_fn(|i| self.data[place(i)]),
+            _ => array(|i| self.data[place(i)]),
         }
     }
 }
@@ -127,8 +128,8 @@ simd! {
             let (mut sums, end) = ([0f32; ABREAST], (d + depth).min(k));
             let mut l = d;
             while l + AT_ONCE <= end {
-                let x: [[f32; AT_ONCE]; ABREAST] = std::array::from_fn(|g| factors[g][0].read(l));
-                let y: [[f32; AT_ONCE]; ABREAST] = std::array::from_fn(|g| factors[g][1].read(l));
+                let x: [[f32; AT_ONCE]; ABREAST] = array(|g| factors[g][0].read(l));
+                let y: [[f32; AT_ONCE]; ABREAST] = array(|g| factors[g][1].read(l));
                 for i in 0..AT_ONCE {
                     for g in 0..ABREAST {
                         sums[g] = x[g][i].mul_add(y[g][i], sums[g]);
@@ -169,8 +170,8 @@ simd! {
                 let end = (d + depth).min(k);
                 let mut l = d;
                 while l + 4 <= end {
-                    let x: [f32; 4] = std::array::from_fn(|j| a.data[a.at(r, l + j)]);
-                    let y: [&[f32]; 4] = std::array::from_fn(|j| row(l + j));
+                    let x: [f32; 4] = array(|j| a.data[a.at(r, l + j)]);
+                    let y: [&[f32]; 4] = array(|j| row(l + j));
                     let rows = y[0].iter().zip(y[1]).zip(y[2]).zip(y[3]);
                     for (o, (((&p, &q), &s), &t)) in sums.iter_mut().zip(rows) {
                         let sum = x[1].mul_add(q, x[0].mul_add(p, *o));

@@ -7,6 +7,7 @@ use super::frame::Frame;
 use super::pack::{ByteMatrix, PackedBytes, groups};
 use super::plain::{Channels, sums};
 use super::{block_columns, is_zero_point, shift, vector};
+use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
@@ -158,7 +159,7 @@ impl Launch for Conv {
                     let to = unsafe { shared.part(g * len, len) };
                     let channel =
                         |c: usize| x.get(c * image..(c + 1) * image).filter(|_| c < self.q);
-                    let four = std::array::from_fn(|t| channel(4 * g + t));
+                    let four = array(|t| channel(4 * g + t));
                     self.frame.fill(four, self.image.0, p as u8, to);
                 });
                 let reach = self.offsets.iter().copied().max().unwrap_or(0);

@@ -1,5 +1,6 @@
 //! The largest bytes of windows, in both layouts of images.
 
+use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::channels_last::{Windows, each_window};
 use crate::launch::{Array, Context, Launch, LaunchSite};
@@ -120,7 +121,7 @@ fn chunk<T: Byte, const N: usize>(taps: &[*const u8], first: usize) -> [T; N] {
     for tap in taps {
         // SAFETY: the caller promises elements for all channels, and every byte is an element.
         let x = unsafe { *tap.add(first).cast::<[T; N]>() };
-        top = std::array::from_fn(|i| top[i].max(x[i]));
+        top = array(|i| top[i].max(x[i]));
     }
     top
 }

@@ -1,5 +1,6 @@
 //! Images of bytes whose channels change places.
 
+use crate::arrays::array;
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::simd::simd;
 use crate::threads::SharedSlice;
@@ -83,9 +84,9 @@ simd! {
         let whole = (rows / SIDE * SIDE, columns / SIDE * SIDE);
         for r in (0..whole.0).step_by(SIDE) {
             for c in (0..whole.1).step_by(SIDE) {
-                let mut square: [[u8; SIDE]; SIDE] = std::array::from_fn(|i| {
+                let mut square: [[u8; SIDE]; SIDE] = array(|i| {
                     let line = &from[(r + i) * apart + c..][..SIDE];
-                    std::array::from_fn(|j| line[j])
+                    array(|j| line[j])
                 });
                 transpose(&mut square);
                 for (j, line) in square.iter().enumerate() {
@@ -109,9 +110,9 @@ simd! {
 #[inline(always)]
 fn threes(from: &[u8], apart: usize, to: &mut [u8]) {
     let columns = to.len() / 3;
-    let rows: [&[u8]; 3] = std::array::from_fn(|r| &from[r * apart..][..columns]);
+    let rows: [&[u8]; 3] = array(|r| &from[r * apart..][..columns]);
     for (c, to) in to.as_chunks_mut::<3>().0.iter_mut().enumerate() {
-        *to = std::array::from_fn(|r| rows[r][c]);
+        *to = array(|r| rows[r][c]);
     }
 }
 
@@ -123,7 +124,7 @@ fn transpose(square: &mut [[u8; SIDE]; SIDE]) {
         for i in 0..SIDE / 2 {
             let (a, b) = (&old[i], &old[i + SIDE / 2]);
             let pick = |half: usize| {
-                std::array::from_fn(|j| {
+                array(|j| {
                     let at = half * SIDE / 2 + j / 2;
                     if j % 2 == 0 { a[at] } else { b[at] }
                 })

@@ -3,6 +3,7 @@
 
 use super::dot::COLUMNS;
 use super::steps::{Elements, Operand, Side, Sign, Step, Steps, Written};
+use crate::arrays::array;
 use std::arch::x86_64::*;
 
 /// Sums of a vector.
@@ -152,8 +153,7 @@ unsafe fn tile<const R: usize, const V: usize>(
         }
         let mut line = panel.as_ptr();
         for pointers in rows.pointers.chunks_exact(rows.apart) {
-            let at: [*const u8; R] =
-                std::array::from_fn(|r| *pointers.get_unchecked(rows.first + r));
+            let at: [*const u8; R] = array(|r| *pointers.get_unchecked(rows.first + r));
             for g in 0..rows.groups {
                 let mut weights = [_mm512_setzero_si512(); V];
                 for (v, w) in weights.iter_mut().enumerate() {

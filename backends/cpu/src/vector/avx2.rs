@@ -1,5 +1,6 @@
 //! Vectors on AVX2 with fused multiply-add: sixteen of eight elements.
 
+use crate::arrays::array;
 use std::arch::x86_64::*;
 
 type Vector = __m256;
@@ -52,9 +53,9 @@ operations! {
     /// The elements of a table at the places that the lowest four bits count.
     fn lookup(table: &[f32; 16], places: Vector) -> Vector {{
         // SAFETY: the table is two vectors.
-        let [low, high] = [0, 8].map(|at| unsafe { _mm256_loadu_ps(table.as_ptr().add(at)) });
+        let [low, high] = array(|half| unsafe { _mm256_loadu_ps(table.as_ptr().add(8 * half)) });
         let places = _mm256_castps_si256(places);
-        let [low, high] = [low, high].map(|t| _mm256_permutevar8x32_ps(t, places));
+        let (low, high) = (_mm256_permutevar8x32_ps(low, places), _mm256_permutevar8x32_ps(high, places));
         // The fourth bit, as a sign.
         _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(places)))
     }}
@@ -89,7 +90,7 @@ operations! {
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
-    let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
+    let from: [i32; LANES] = array(|lane| (lane / Q * Q + c) as i32);
     // SAFETY: an array of as many lanes.
     let from = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
     // Within halves of a vector the two lowest bits count.

@@ -1,5 +1,6 @@
 //! Vectors on AVX-512: thirty-two of sixteen elements. All functions have the same target features: one is not compiled into another that has fewer.
 
+use crate::arrays::array;
 use std::arch::x86_64::*;
 
 type Vector = __m512;
@@ -80,7 +81,7 @@ operations! {
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
 fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
-    let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
+    let from: [i32; LANES] = array(|lane| (lane / Q * Q + c) as i32);
     // SAFETY: an array of as many lanes.
     let from = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
     // Within quarters of a vector the two lowest bits count.

@@ -1,5 +1,6 @@
 //! Where the operands of the register tile lie.
 
+use crate::arrays::array;
 use crate::gemm::kernel::PanelLines;
 
 /// Where the vectors of a line of the right operand lie.
@@ -48,7 +49,7 @@ impl<T: Copy, const V: usize, const W: usize> Lines<V> for Packed<T, W> {
     unsafe fn at(&self, k: usize) -> [*const T; V] {
         let wide = if V == 1 { 1 } else { 2 };
         // SAFETY: the panels hold the depth.
-        std::array::from_fn(|v| unsafe {
+        array(|v| unsafe {
             self.first.add(v / wide * self.depth * wide * W + (k * wide + v % wide) * W)
         })
     }
@@ -76,7 +77,7 @@ impl<const V: usize> Lines<V> for Scattered {
         // SAFETY: there is a line for every depth, inside the operand.
         unsafe {
             let line = *self.lines.add(k);
-            std::array::from_fn(|v| self.from[v].add(line))
+            array(|v| self.from[v].add(line))
         }
     }
 }
@@ -160,7 +161,7 @@ impl<const R: usize> Rows<R> for Pointed<'_> {
     #[inline(always)]
     unsafe fn at(&self, _: usize, piece: usize) -> Self::Cursor {
         // SAFETY: there are pointers for all pieces.
-        (std::array::from_fn(|r| unsafe { *self.rows.get_unchecked(piece * R + r) }), 0)
+        (array(|r| unsafe { *self.rows.get_unchecked(piece * R + r) }), 0)
     }
 
     #[inline(always)]
@@ -252,7 +253,7 @@ impl<const R: usize> Rows<R> for Even<'_> {
         unsafe {
             let Piece { first, step } = *self.pieces.get_unchecked(piece);
             let first = first.add(panel * R * step);
-            let rows = std::array::from_fn(|i| opaque(first.wrapping_add(3 * i * step)));
+            let rows = array(|i| opaque(first.wrapping_add(3 * i * step)));
             Thirds { rows, step: step * size_of::<f32>() }
         }
     }
@@ -266,6 +267,6 @@ impl<const R: usize> Rows<R> for Even<'_> {
     #[inline(always)]
     fn advance(cursor: &mut Thirds, steps: usize) {
         let ahead = |at: *const f32| opaque(at.wrapping_add(steps));
-        cursor.rows = cursor.rows.map(ahead);
+        cursor.rows = array(|i| ahead(cursor.rows[i]));
     }
 }

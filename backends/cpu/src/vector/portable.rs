@@ -1,5 +1,7 @@
 //! Vectors on any machine: arrays that the compiler turns into what there is.
 
+use crate::arrays::array;
+
 /// Four elements, as many as the registers hold of machines without anything better.
 type Vector = [f32; LANES];
 const LANES: usize = 4;
@@ -19,7 +21,7 @@ super::window_rows::window_rows!();
 
 #[inline(always)]
 fn map_both(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {
-    std::array::from_fn(|i| f(x[i], y[i]))
+    array(|i| f(x[i], y[i]))
 }
 
 #[inline(always)]
@@ -34,19 +36,19 @@ fn splat(x: f32) -> Vector {
 
 #[inline(always)]
 fn multiply_add(x: Vector, y: Vector, sum: Vector) -> Vector {
-    std::array::from_fn(|i| sum[i] + x[i] * y[i])
+    array(|i| sum[i] + x[i] * y[i])
 }
 
 /// The elements with even index of both, one after the other.
 #[inline(always)]
 fn evens(x: Vector, y: Vector) -> Vector {
-    std::array::from_fn(|i| if 2 * i < LANES { x[2 * i] } else { y[2 * i - LANES] })
+    array(|i| if 2 * i < LANES { x[2 * i] } else { y[2 * i - LANES] })
 }
 
 /// The elements with odd index of both, one after the other.
 #[inline(always)]
 fn odds(x: Vector, y: Vector) -> Vector {
-    std::array::from_fn(|i| if 2 * i < LANES { x[2 * i + 1] } else { y[2 * i + 1 - LANES] })
+    array(|i| if 2 * i < LANES { x[2 * i + 1] } else { y[2 * i + 1 - LANES] })
 }
 
 #[inline(always)]
@@ -85,13 +87,13 @@ fn smaller(x: Vector, y: Vector) -> Vector {
 /// The product and the sum, rounded once.
 #[inline(always)]
 fn fused(x: Vector, y: Vector, z: Vector) -> Vector {
-    std::array::from_fn(|i| x[i].mul_add(y[i], z[i]))
+    array(|i| x[i].mul_add(y[i], z[i]))
 }
 
 /// The elements of a table at the places that the lowest four bits count.
 #[inline(always)]
 fn lookup(table: &[f32; 16], places: Vector) -> Vector {
-    places.map(|p| table[p.to_bits() as usize % 16])
+    array(|i| table[places[i].to_bits() as usize % 16])
 }
 
 #[inline(always)]
@@ -108,13 +110,13 @@ fn with_sign(x: Vector, sign: Vector) -> Vector {
 /// `a` where `x` is larger than `y`, else `b`.
 #[inline(always)]
 fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector {
-    std::array::from_fn(|i| if x[i] > y[i] { a[i] } else { b[i] })
+    array(|i| if x[i] > y[i] { a[i] } else { b[i] })
 }
 
 /// `a` where the sign of `x` is set, else `b`.
 #[inline(always)]
 fn by_sign(x: Vector, a: Vector, b: Vector) -> Vector {
-    std::array::from_fn(|i| if x[i].is_sign_negative() { a[i] } else { b[i] })
+    array(|i| if x[i].is_sign_negative() { a[i] } else { b[i] })
 }
 
 /// The same as [`scale`].
@@ -132,7 +134,7 @@ fn scale(x: Vector, power: Vector, _biased: Vector) -> Vector {
 /// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
 #[inline(always)]
 fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
-    std::array::from_fn(|lane| x[lane / Q * Q + c])
+    array(|lane| x[lane / Q * Q + c])
 }
 
 /// There is no portable hint.

@@ -1,5 +1,6 @@
 //! Transposes of blocks of eight lines.
 
+use crate::arrays::array;
 use crate::simd::{VectorLevel, level};
 use bytemuck::Pod;
 
@@ -45,10 +46,9 @@ unsafe fn bytes(from: [*const u8; LINES], depth: usize, to: *mut u8, width: usiz
     for k in (0..depth / LINES * LINES).step_by(LINES) {
         // SAFETY: every line has these elements, and there is room for eight at each place. Every machine has the instructions.
         unsafe {
-            let x = from.map(|s| _mm_loadl_epi64(s.add(k).cast()));
-            let pairs: [__m128i; 4] =
-                std::array::from_fn(|i| _mm_unpacklo_epi8(x[2 * i], x[2 * i + 1]));
-            let fours: [__m128i; 4] = std::array::from_fn(|i| {
+            let x: [_; LINES] = array(|i| _mm_loadl_epi64(from[i].add(k).cast()));
+            let pairs: [__m128i; 4] = array(|i| _mm_unpacklo_epi8(x[2 * i], x[2 * i + 1]));
+            let fours: [__m128i; 4] = array(|i| {
                 let (a, b) = (pairs[i / 2 * 2], pairs[i / 2 * 2 + 1]);
                 if i % 2 == 0 { _mm_unpacklo_epi16(a, b) } else { _mm_unpackhi_epi16(a, b) }
             });
@@ -75,13 +75,12 @@ unsafe fn halves(from: [*const u16; LINES], depth: usize, to: *mut u16, width: u
     for k in (0..depth / LINES * LINES).step_by(LINES) {
         // SAFETY: every line has these elements, and there is room for eight at each place. Every machine has the instructions.
         unsafe {
-            let x = from.map(|s| _mm_loadu_si128(s.add(k).cast()));
-            let pairs: [__m128i; LINES] =
-                std::array::from_fn(|i| match (x[i / 2 * 2], x[i / 2 * 2 + 1]) {
-                    (a, b) if i % 2 == 0 => _mm_unpacklo_epi16(a, b),
-                    (a, b) => _mm_unpackhi_epi16(a, b),
-                });
-            let fours: [__m128i; LINES] = std::array::from_fn(|i| {
+            let x: [_; LINES] = array(|i| _mm_loadu_si128(from[i].add(k).cast()));
+            let pairs: [__m128i; LINES] = array(|i| match (x[i / 2 * 2], x[i / 2 * 2 + 1]) {
+                (a, b) if i % 2 == 0 => _mm_unpacklo_epi16(a, b),
+                (a, b) => _mm_unpackhi_epi16(a, b),
+            });
+            let fours: [__m128i; LINES] = array(|i| {
                 let first = i / 4 * 4 + i % 4 / 2;
                 match (pairs[first], pairs[first + 2]) {
                     (a, b) if i % 2 == 0 => _mm_unpacklo_epi32(a, b),
@@ -109,14 +108,13 @@ unsafe fn blocks(from: [*const f32; LINES], depth: usize, to: *mut f32, width: u
     use std::arch::x86_64::*;
     for k in (0..depth / LINES * LINES).step_by(LINES) {
         // SAFETY: every line has these elements.
-        let x = from.map(|s| unsafe { _mm256_loadu_ps(s.add(k)) });
+        let x: [_; LINES] = array(|i| unsafe { _mm256_loadu_ps(from[i].add(k)) });
         // Pairs of lines, then fours, then both halves.
-        let pairs: [__m256; LINES] =
-            std::array::from_fn(|i| match (x[i / 2 * 2], x[i / 2 * 2 + 1]) {
-                (a, b) if i % 2 == 0 => _mm256_unpacklo_ps(a, b),
-                (a, b) => _mm256_unpackhi_ps(a, b),
-            });
-        let fours: [__m256; LINES] = std::array::from_fn(|i| {
+        let pairs: [__m256; LINES] = array(|i| match (x[i / 2 * 2], x[i / 2 * 2 + 1]) {
+            (a, b) if i % 2 == 0 => _mm256_unpacklo_ps(a, b),
+            (a, b) => _mm256_unpackhi_ps(a, b),
+        });
+        let fours: [__m256; LINES] = array(|i| {
             let first = i / 4 * 4 + i % 4 / 2;
             match (pairs[first], pairs[first + 2]) {
                 (a, b) if i % 2 == 0 => _mm256_shuffle_ps::<0b01_00_01_00>(a, b),
@@ -143,6 +141,7 @@ use neon::{blocks, bytes, halves};
 #[cfg(target_arch = "aarch64")]
 mod neon {
     use super::LINES;
+    use crate::arrays::array;
     use std::arch::aarch64::*;
 
     /// Defines a transpose of so many elements of all lines at a time.
@@ -159,10 +158,10 @@ mod neon {
                 for k in (0..depth / $lanes * $lanes).step_by($lanes) {
                     // SAFETY: every line has these elements, and there is room for eight at each place.
                     unsafe {
-                        let mut x = from.map(|s| $load(s.add(k)));
+                        let mut x: [_; LINES] = array(|i| $load(from[i].add(k)));
                         // Each round makes one bit of a line's number the lowest of the places in a vector.
                         for _ in 0..LINES.trailing_zeros() {
-                            x = std::array::from_fn(|i| match (x[i / 2], x[i / 2 + LINES / 2]) {
+                            x = array(|i| match (x[i / 2], x[i / 2 + LINES / 2]) {
                                 (a, b) if i % 2 == 0 => $low(a, b),
                                 (a, b) => $high(a, b),
                             });
@@ -191,7 +190,7 @@ mod tests {
             for width in [8, 13, 32] {
                 let data: Vec<T> = (0..LINES * depth).map(&of).collect();
                 let mut dst = vec![of(1000); depth * width + LINES];
-                let lines = std::array::from_fn(|j| &data[j * depth..][..depth]);
+                let lines = array(|j| &data[j * depth..][..depth]);
                 transpose_lines(lines, depth, &mut dst, width);
                 for k in 0..depth {
                     for j in 0..LINES {
