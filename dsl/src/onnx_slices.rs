@@ -72,10 +72,33 @@ fn printed(
         bounds.extend([number, number.wrapping_neg(), number - 1, 1 - number].map(Extent::from));
         bounds.extend([part.clone(), -&part, start + &part, start - &part]);
     }
-    let reads_start = |s: &&Extent| slice_start(n, s, step).is_ok_and(|found| found == *start);
+    // What counts from the end is negative; nothing less than 0 would.
+    let from_end = [start - n, &end - n].into_iter();
+    bounds.extend(from_end.filter(|e| e.as_const().is_some_and(|v| v < 0)));
+    // Elements that are asked for are there: an axis that is too short has no such part.
+    let facts = match size.at_least(1) {
+        true => {
+            let last = &end - step;
+            let behind = |i: &Extent| &(n - i) - &Extent::from(1);
+            vec![behind(start), behind(&last), start.clone(), last]
+        }
+        false => vec![],
+    };
+    let same = |found: Extent, wanted: &Extent| {
+        let difference = &found - wanted;
+        found == *wanted
+            || !facts.is_empty()
+                && difference.at_least_where(0, &facts)
+                && (-&difference).at_least_where(0, &facts)
+    };
+    let reads_start = |s: &&Extent| slice_start(n, s, step).is_ok_and(|found| same(found, start));
     let starts = bounds.iter().filter(reads_start).chain([start]);
     for s in starts {
-        let reads_size = |e: &&Extent| slice_size(n, s, e, step).is_ok_and(|found| found == *size);
+        // Going backwards, ONNX Runtime takes what means the end of any axis for its front.
+        let is_front = |e: &Extent| by < 0 && e.as_const().is_some_and(|v| v >= FAR);
+        let reads_size = |e: &&Extent| {
+            !is_front(e) && slice_size(n, s, e, step).is_ok_and(|found| same(found, size))
+        };
         if let Some(e) = bounds.iter().find(reads_size) {
             return Ok((s.clone(), e.clone()));
         }
@@ -171,6 +194,7 @@ mod tests {
             if let Some(at) = wanted.first() {
                 assert_eq!(of(&first), *at, "{told}");
             }
+            assert!(step > 0 || of(&to) < FAR, "{told}; written {from}:{to}");
             assert_eq!(
                 expected(of(n), of(&from), of(&to), step),
                 wanted,
@@ -216,5 +240,21 @@ mod tests {
         }
         let first = slice_start(&n, &(&n - &Extent::from(1)), &Extent::from(1)).unwrap();
         assert_eq!(first.to_string(), "max(n - 1, 0)");
+    }
+
+    /// Elements that an axis is known to have are named from its end by numbers.
+    #[test]
+    fn elements_that_are_there_count_from_the_end() {
+        let n = Extent::sym("n");
+        for (back, size) in [(1, 1), (3, 3), (3, 2), (3, 1)] {
+            let start = &n - &Extent::from(back);
+            let (from, to) = printed(&n, &start, &size.into(), &Extent::from(1)).unwrap();
+            let told = format!("{size} from n - {back}: {from}:{to}");
+            let (Some(from), Some(to)) = (from.as_const(), to.as_const()) else { panic!("{told}") };
+            for v in back..12 {
+                let wanted: Vec<i64> = (v - back..v - back + size).collect();
+                assert_eq!(expected(v, from, to, 1), wanted, "{told} of {v}");
+            }
+        }
     }
 }
