@@ -83,7 +83,11 @@ fn one<E: Evaluator>(
         TermKind::Scalar(e) => {
             let v = eval(e, env).map_err(|e| e.to_string())?;
             let v = v.as_f64().ok_or_else(|| format!("{v} is not a known number"))?;
-            Ok(vec![evaluator.number(resolve_dtype(&term.dtype, env)?, v)])
+            let dtype = resolve_dtype(&term.dtype, env)?;
+            match dtype.is_exact(v) {
+                true => Ok(vec![evaluator.number(dtype, v)]),
+                false => Err(format!("{v} is no {dtype}")),
+            }
         }
         TermKind::Apply(call, attrs) => {
             let attrs = attrs

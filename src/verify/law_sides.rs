@@ -184,6 +184,9 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
                 let v = self.attr(e, m, rng)?;
                 let v = v.as_f64().ok_or_else(|| format!("{v} is not a number"))?;
                 let dtype = resolve_dtype(&term.dtype, &self.envs[m])?;
+                if !dtype.is_exact(v) {
+                    return Err(format!("{v} is no {dtype}"));
+                }
                 self.numbers.push((dtype, v));
                 Ok(vec![self.builder.constant(Tensor::from_f64(dtype, vec![], &[v]))])
             }

@@ -69,6 +69,10 @@ op some(x: bool[..s, n]) -> y: bool[..s]
 def tenth(x: F[..s]) -> F[..s]
   = x * 0.1
 
+/// At most so much.
+def at_most(x: N[..s], most: float) -> N[..s]
+  = minimum(x, most)
+
 /// No such thing.
 extern nothing(x: F[s]) -> y: F[s]
   reference "nothing"

@@ -101,6 +101,19 @@ fn failures_name_operator_and_node() {
 }
 
 #[test]
+fn numbers_that_integers_cannot_be_are_refused() {
+    let run_at = |most: f64| {
+        let mut b = Builder::new(library());
+        let x = b.input("x", Type::known(I64, &[1]));
+        let y = b.apply(id("at_most"), &[Some(Attr::float(most))], &[x]).expect("well-typed")[0];
+        run(&b.finish(vec![("y".into(), y)]), &[Tensor::from_i64(I64, vec![1], &[5])])
+    };
+    assert_eq!(run_at(-2.0).expect("it runs")[0].to_f64(), [-2.0]);
+    let message = run_at(-0.75).expect_err("a fraction").to_string();
+    assert!(message.contains("-0.75 is no i64"), "{message}");
+}
+
+#[test]
 fn a_plan_runs_through_the_trait() {
     let program = sum_of_two();
     let plan = Plan::of_nodes(program, library(), "reference");
