@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::work::Works;
 use crate::{CostModel, Size, Work};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
-use mlc_dsl::ir::{Attr, DType, Extent, Type};
+use mlc_dsl::ir::{Atom, Attr, DType, Extent, Monomial, Type};
 use mlc_dsl::library::{
     self, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
 };
@@ -400,14 +400,37 @@ impl<'a> TargetPrices<'a> {
 }
 
 /// Nodes of a graph that compute the shape which a view is given: where more than one open extent is not the operand's own, each is
-/// read off some shape, and they are put together.
+/// computed, and they are put together.
 fn shape_nodes(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
     let (OpClass::View, [Attr::Ints(to)], [x]) = (call.class, attrs, args) else { return 0.0 };
     let is_found = |(i, e): (usize, &Extent)| e.as_const().is_some() || x.shape.get(i) == Some(e);
-    match to.iter().enumerate().filter(|at| !is_found(*at)).count() {
-        0 | 1 => 0.0,
-        n => n as f64 + 1.0,
+    let computed: Vec<&Extent> =
+        to.iter().enumerate().filter(|at| !is_found(*at)).map(|(_, e)| e).collect();
+    match computed.as_slice() {
+        [] | [_] => 0.0,
+        all => all.iter().map(|e| extent_nodes(e)).sum::<f64>() + 1.0,
     }
+}
+
+/// Nodes that compute an extent from those of axes, each of which one node reads.
+fn extent_nodes(e: &Extent) -> f64 {
+    let of_atom = |(atom, power): &(Atom, u32)| {
+        let own = match atom {
+            Atom::Sym(_) => 1.0,
+            // A remainder, a difference, and an exact quotient.
+            Atom::Div(a, b) => extent_nodes(a) + extent_nodes(b) + 3.0,
+            Atom::Mod(a, b) => extent_nodes(a) + extent_nodes(b) + 1.0,
+            Atom::Positive(a) => extent_nodes(a) + 1.0,
+            Atom::Common(all) => all.iter().map(extent_nodes).sum::<f64>() + 3.0,
+        };
+        own + f64::from(*power) - 1.0
+    };
+    let terms = e.terms();
+    let of_term = |(monomial, factor): &(Monomial, i64)| {
+        let factors = monomial.len() + usize::from(*factor != 1);
+        monomial.iter().map(of_atom).sum::<f64>() + factors.saturating_sub(1) as f64
+    };
+    terms.iter().map(of_term).sum::<f64>() + terms.len().saturating_sub(1) as f64
 }
 
 /// True of an operator that has a body.

@@ -8,6 +8,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::{Explored, Extracted};
 use mlc_extract::Size;
+use mlc_extract::target::VIEW;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,6 +26,9 @@ pub struct Report {
     pub nodes_before: usize,
     /// Nodes of the model after.
     pub nodes_after: usize,
+    /// Kernels of the program as read.
+    #[serde(skip)]
+    pub kernels_before: usize,
     /// Core operators before.
     pub operators_before: usize,
     /// Core operators after.
@@ -124,9 +128,15 @@ pub struct GraphReport {
 }
 
 impl Report {
-    /// True if the result is estimated to be faster than what was read although it is written as so many nodes more.
+    /// True if the result is estimated to be faster than what was read, and at no size slower, although it is written as so many nodes more.
+    ///
+    /// A runtime starts one kernel for a node that is read as a composition of several: what these take to start was never lost.
     pub(crate) fn gains(&self, more_nodes: usize) -> bool {
-        self.cost_after + LAUNCH * (more_nodes as f64) < self.cost_before * (1.0 - CLOSE)
+        let composed = self.kernels_before.saturating_sub(self.nodes_before);
+        let launches = LAUNCH * (more_nodes + composed) as f64;
+        let slower = |s: &SizeReport| s.after + launches > s.before * (1.0 + CLOSE);
+        self.cost_after + launches < self.cost_before * (1.0 - CLOSE)
+            && !self.sizes.iter().any(slower)
     }
 
     /// Figures of the program as read and of the chosen one.
@@ -147,6 +157,8 @@ impl Report {
             1 => vec![],
             _ => evaluation.prices.sizes().zip(seconds).map(size).collect(),
         };
+        let kernels = plain.plan.kernels.iter();
+        self.kernels_before = kernels.filter(|k| k.name != VIEW).count();
         // A sum of nothing is -0.
         (self.cost_before, self.cost_after) = (plain.seconds + 0.0, chosen.seconds + 0.0);
         self.target = options.target.clone();
