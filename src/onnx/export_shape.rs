@@ -56,6 +56,12 @@ impl Shapes {
         let whole = self.written.iter().find(|(_, ty)| clamped && !scalar && ty.shape == list);
         let name = match list {
             _ if let Some(whole) = whole => self.slice_of_shape(whole, 0, list.len(), out),
+            [e] if scalar && let Some((input, at)) = self.axis_of(e) => {
+                let whole = out.node("Shape", &[&input.0], &[]);
+                let at =
+                    out.constant(Tensor::from_i64(DType::I64, vec![], &[at as i64]), "extents");
+                out.node("Gather", &[&whole, &at], &[("axis", RawAttr::Int(0))])
+            }
             [e] if scalar => {
                 let one = self.list(std::slice::from_ref(e), false, out)?;
                 out.node("Squeeze", &[&one], &[])
@@ -128,15 +134,18 @@ impl Shapes {
         out.node("Gather", &[&whole, &at], &[("axis", RawAttr::Int(0))])
     }
 
-    /// A list of one extent: a polynomial, term by term.
-    fn extent(&mut self, e: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
+    /// The first axis that has this extent, of a tensor that is there.
+    fn axis_of(&self, e: &Extent) -> Option<(&(String, Type), usize)> {
         let has = |(_, ty): &&(String, Type)| ty.shape.contains(e);
         let input = self.inputs.iter().find(has);
         let input = input.or_else(|| self.written.iter().find(has));
         let input = input.or_else(|| self.made.iter().find(|made| has(made) && self.is_made(e)));
-        if let Some(input) = input
-            && let Some(at) = input.1.shape.iter().position(|d| d == e)
-        {
+        input.and_then(|input| Some((input, input.1.shape.iter().position(|d| d == e)?)))
+    }
+
+    /// A list of one extent: a polynomial, term by term.
+    fn extent(&mut self, e: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
+        if let Some((input, at)) = self.axis_of(e) {
             return Ok(self.slice_of_shape(input, at, at + 1, out));
         }
         if let Some((whole, bound)) = e.as_minimum().filter(|_| self.allows("Min")) {

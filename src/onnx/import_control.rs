@@ -397,10 +397,13 @@ impl Importer<'_> {
         }
         let mut parts = Vec::with_capacity(elements.len());
         for &v in elements {
-            let found = self.sheet.builder.ty(v);
-            if *found != ty {
-                let reason = format!("its results do not stack: one is {ty}, another {found}");
-                return Err(fail(reason));
+            let found = self.sheet.builder.ty(v).clone();
+            let differ = || fail(format!("its results do not stack: one is {ty}, another {found}"));
+            if (found.dtype, found.rank()) != (ty.dtype, ty.rank()) {
+                return Err(differ());
+            }
+            for (a, b) in ty.shape.iter().zip(&found.shape) {
+                self.sheet.equal(a, b).map_err(|_| differ())?;
             }
             parts.push(self.sheet.reshape(v, shape.clone()).map_err(fail)?);
         }

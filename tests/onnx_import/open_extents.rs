@@ -247,7 +247,15 @@ fn extents_that_must_be_equal_leave_the_inputs_open() {
     let equal: &[Extents] =
         &[&[("n", 2), ("c", 3), ("m", 0), ("d", 3)], &[("n", 1), ("c", 0), ("m", 2), ("d", 0)]];
     let rows: &[Extents] = &[&[("n", 2), ("c", 3)], &[("n", 0), ("c", 3)]];
+    let new_axis = [("axis", int(-1)), ("new_axis", int(1))];
+    let stacked = vec![
+        node("SequenceConstruct", &["x", "z"], &["parts"], &[]),
+        node("ConcatFromSequence", &["parts"], &["y"], &new_axis),
+    ];
+    let same: &[Extents] =
+        &[&[("n", 2), ("c", 3), ("m", 2), ("d", 3)], &[("n", 0), ("c", 1), ("m", 0), ("d", 1)]];
     checked(vec![
+        Case::of("stacked", joined, stacked, same),
         Case::of("split", NC, split, sizes).with("s", ints(&[2], &[2, 4])),
         Case::of("halves", NC, halves, even),
         Case::of("concat", joined, y("Concat", &["x", "z"], &[("axis", int(0))]), equal),

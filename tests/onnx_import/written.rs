@@ -363,3 +363,29 @@ fn a_product_of_an_open_batch_is_one_node() {
     let w = Const(floats(&[64, 64], &[0.5; 64 * 64]));
     writes(&single(17, "MatMul", &[x, w], &[], 1).0, &["MatMul"]);
 }
+
+/// Shapes that are computed cost a node each, which small extents do not earn back.
+#[test]
+fn a_product_and_a_sum_of_open_extents_stay_two_nodes() {
+    let x = Sym(count(&[2, 3, 4]), &["b", "s", "k"]);
+    let w = Sym(count(&[4, 5]), &["k", "n"]);
+    let nodes =
+        vec![node("MatMul", &["x0", "x1"], &["p"], &[]), node("Add", &["p", "x2"], &["y"], &[])];
+    let raw = model(17, &[x, w, Sym(count(&[5]), &["n"])], nodes, &["y"]).0;
+    writes(&raw, &["MatMul", "Add"]);
+}
+
+#[test]
+fn one_node_reads_the_extent_of_an_axis_from_a_shape() {
+    for opset in [12, 17] {
+        let nodes = vec![
+            node("Shape", &["x0"], &["s"], &[]),
+            node("Gather", &["s", "x1"], &["n"], &[]),
+            node("Range", &["x2", "n", "x3"], &["y"], &[]),
+        ];
+        let numbers = [1, 0, 1].map(|n| Const(ints(&[], &[n])));
+        let x = Sym(count(&[2, 5]), &["b", "n"]);
+        let raw = model(opset, &[&[x][..], &numbers].concat(), nodes, &["y"]).0;
+        writes(&raw, &["Shape", "Gather", "Range"]);
+    }
+}
