@@ -21,14 +21,18 @@ impl ReadFacts {
         self.operators.insert((domain.to_string(), name.to_string(), first));
     }
 
-    /// The symbol that is 0 where the model cannot run, if one is.
+    /// What is 0 at these values of symbols where the model cannot run: a symbol, or an extent that is computed of them.
     pub fn empty<'s>(
         &self,
-        symbols: impl IntoIterator<Item = (&'s String, &'s i64)>,
-    ) -> Option<&'s str> {
-        let is_empty =
-            |(s, n): &(&String, &i64)| **n == 0 && self.positive.symbols.contains(s.as_str());
-        symbols.into_iter().find(is_empty).map(|(s, _)| s.as_str())
+        symbols: impl Clone + IntoIterator<Item = (&'s String, &'s i64)>,
+    ) -> Option<String> {
+        let value = |name: &str| {
+            let all = symbols.clone();
+            all.into_iter().find(|(s, _)| s.as_str() == name).map(|(_, n)| *n)
+        };
+        let own = self.positive.symbols.iter().find(|s| value(s) == Some(0)).map(|s| s.to_string());
+        let is_empty = |e: &&Extent| e.eval(&value).is_some_and(|n| n <= 0);
+        own.or_else(|| self.positive.computed.iter().find(is_empty).map(Extent::to_string))
     }
 
     /// A node was read for which a runtime has no code.
