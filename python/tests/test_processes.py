@@ -144,3 +144,67 @@ def test_optimisations_run_side_by_side(redundant: mlc.Model) -> None:
     for thread in threads:
         thread.join()
     assert len(texts) == 4 and len(set(texts)) == 1
+
+
+#: Optimises a model as a user's script would, whose progress is told at once.
+WATCHED = """
+import sys
+import mlc_rewrite as mlc
+from mlc_rewrite import _progress
+_progress.PATIENCE = 0.0
+mlc.optimize(sys.argv[1], check=False)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_terminal_is_told_what_a_long_call_is_at(squeezenet: Path) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", WATCHED, str(squeezenet)], stderr=follower)
+    os.close(follower)
+    told = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:
+            # Nobody has the other end open any more.
+            break
+        if not part:
+            break
+        told += part
+    os.close(leader)
+    assert process.wait() == 0
+    assert b"explor" in told
+    assert told.endswith(b"\r\x1b[K"), "the line is gone in the end"
+
+
+def test_nobody_else_is_told(squeezenet: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WATCHED, str(squeezenet)], capture_output=True, check=True)
+    assert done.stdout == done.stderr == b""
+
+
+def test_a_notebook_shows_one_output_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlc_rewrite import _progress
+
+    shown: list[str] = []
+    line = _progress.Line(shown.append)
+    line.at("read", None)
+    assert shown == [], "a short call says nothing"
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(_progress, "_APART", 0.0)
+    line = _progress.Line(shown.append)
+    line.at("read", None)
+    line.at("read", None)
+    line.at("explore", 0.5)
+    line.end()
+    assert shown == ["read", "explore 50 %", ""]
+
+
+def test_the_logger_is_told_what_the_command_says(squeezenet: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="mlc_rewrite"):
+        _, report = mlc.optimize(squeezenet, check=False)
+    assert [r.getMessage() for r in caplog.records] == str(report).splitlines()
+    caplog.clear()
+    mlc.optimize(squeezenet, check=False)
+    assert not caplog.records, "who does not ask is not told"

@@ -6,11 +6,51 @@ use mlc_rewrite::{Error, ErrorKind};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 /// How long a signal may wait for its handler.
 const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The stage that was reported last, and the part of it that is done.
+static LATEST: Mutex<Option<(String, Option<f64>)>> = Mutex::new(None);
+
+/// What of the package shows, while it is waited for, what work is at.
+struct Shown<'py>(Bound<'py, PyAny>);
+
+impl<'py> Shown<'py> {
+    /// None where nobody looks.
+    fn new(py: Python<'py>) -> PyResult<Option<Shown<'py>>> {
+        static WATCHED: Once = Once::new();
+        let line = py.import("mlc_rewrite._progress")?.call_method0("line")?;
+        if line.is_none() {
+            return Ok(None);
+        }
+        WATCHED.call_once(|| {
+            let note = |stage: &str, done| {
+                let mut latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+                match latest.as_mut() {
+                    Some((known, part)) if known == stage => *part = done,
+                    _ => *latest = Some((stage.to_string(), done)),
+                }
+            };
+            progress::watch(Some(Box::new(note)));
+        });
+        Ok(Some(Shown(line)))
+    }
+
+    fn look(&self) -> PyResult<()> {
+        let latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        latest.map_or(Ok(()), |(stage, part)| self.0.call_method1("at", (stage, part)).map(drop))
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        // What cannot be shown is no failure of the work.
+        drop(self.0.call_method0("end"));
+    }
+}
 
 /// Does work while the interpreter is left to other threads, and signals to their handlers. If a handler raises, the work is told to end, which it
 /// does at its next step, and its result is dropped.
@@ -30,12 +70,16 @@ pub fn wait<R: Send + 'static>(
     };
     std::thread::Builder::new().name("mlc-rewrite".into()).spawn(work)?;
     let from = Mutex::new(from);
+    let shown = Shown::new(py)?;
     let receive = || from.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE);
     loop {
         match py.detach(receive) {
             Ok(Ok(done)) => return done.map_err(|e| raised(py, &e)),
             Ok(Err(panic)) => resume_unwind(panic),
-            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| end.tell())?,
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals().inspect_err(|_| end.tell())?;
+                shown.as_ref().map_or(Ok(()), Shown::look).inspect_err(|_| end.tell())?;
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 let help = "please report what was called";
                 return Err(refused(py, ErrorKind::Pipeline, None, "the work was lost", help));

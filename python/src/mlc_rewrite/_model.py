@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _native, _settings
+from . import _log, _native, _settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,6 +134,7 @@ class Model:
             self._handle = _native.model_of_bytes(data, reading)
             origin = ("bytes", data)
         self._origin = (origin, reading)
+        _log.told("".join(f"note: {note}\n" for note in self.notes))
 
     @property
     def inputs(self) -> list[Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from . import _native, _settings
+from . import _log, _native, _settings
 from ._model import Model, Value, _signature, is_ir, values
 from ._report import Explanation, Report, WhyNot, parsed
 
@@ -134,7 +134,9 @@ def _optimized(read: Model, **keywords: Any) -> OptimizedModel:
     }
     given = _collected(**keywords)
     settings = {name: plain[name](value) if name in plain else value for name, value in given.items()}
-    return OptimizedModel._of(_native.optimize(read._handle, settings))
+    optimized = OptimizedModel._of(_native.optimize(read._handle, settings))
+    _log.told(str(optimized.report))
+    return optimized
 
 
 def _collected(**settings: Any) -> dict[str, Any]:
