@@ -389,3 +389,23 @@ fn one_node_reads_the_extent_of_an_axis_from_a_shape() {
         writes(&raw, &["Shape", "Gather", "Range"]);
     }
 }
+
+/// Before operator set 14 no `Reshape` merges an open axis with what repeats it, as long as another one may be 0.
+#[test]
+fn a_repetition_of_open_axes_is_one_node() {
+    for opset in [6, 13, 17] {
+        let x = Sym(count(&[2, 3]), &["n", "k"]);
+        let raw = single(opset, "Tile", &[x, Const(ints(&[2], &[1, 2]))], &[], 1).0;
+        writes(&raw, &["Tile"]);
+    }
+    // A first axis of one element by computation alone, and a second reader, so that nothing better is found than what was read.
+    let nodes = vec![
+        node("Squeeze", &["x0", "x1"], &["s"], &[]),
+        node("Elu", &["s"], &["y"], &[]),
+        node("Tile", &["s", "x2"], &["z"], &[]),
+    ];
+    let x = Sym(count(&[1, 2, 3]), &["one", "n", "k"]);
+    let numbers = [ints(&[1], &[0]), ints(&[2], &[1, 2])].map(Const);
+    let raw = model(13, &[&[x][..], &numbers].concat(), nodes, &["y", "z"]).0;
+    writes(&raw, &["Squeeze", "Elu", "Tile"]);
+}
