@@ -66,10 +66,11 @@ class _Cell:
         self._shown: Any = None
 
     def __call__(self, text: str) -> None:
-        from IPython.display import display
+        from IPython import display
 
         data = {"text/plain": text}
         if self._shown is None:
-            self._shown = display(data, raw=True, display_id=True)
+            show: Any = display.display
+            self._shown = show(data, raw=True, display_id=True)
         else:
             self._shown.update(data, raw=True)
