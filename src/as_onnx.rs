@@ -79,10 +79,6 @@ fn result(
         // Kernels that compute what a kept node reads together with what follows it would need it before and after.
         Some(plan) => match export_plan_counted(plan, library, info, opset) {
             Err(ExportError::Opaque { .. }) => counted(&o.source, library, info, opset),
-            // Kernels of the program as read are chosen for what its layers consist of, which may have no operator where a layer has one.
-            Err(e) if o.report.as_read => {
-                counted(&o.source, library, info, opset).map_err(|_| e.into())
-            }
             done => Ok(done?),
         },
         None => counted(&o.program, library, info, opset),

@@ -274,7 +274,11 @@ impl<'a> Graph<'a> {
         if let NodeKind::Apply(call, _) = &self.node(x.node).kind
             && Some(*call) == self.structural.reshape
         {
-            x = self.node(x.node).args[0];
+            let whole = self.node(x.node).args[0];
+            // Two that only move axes of one element say what one would have to compute.
+            if is_plain(&self.ty(whole).shape, shape) || !is_plain(&self.ty(x).shape, shape) {
+                x = whole;
+            }
         }
         let (Some(call), false) = (self.structural.reshape, self.ty(x).shape == shape) else {
             return x;
@@ -514,4 +518,16 @@ fn moved(new: &[Value], v: Value) -> Value {
 /// NumPy's common shape of several.
 fn joined(mut shapes: impl Iterator<Item = Vec<Extent>>) -> Option<Vec<Extent>> {
     shapes.try_fold(vec![], |all, own| common_shape(&all, &own).ok())
+}
+
+/// True if no open extent of a new shape has to be computed: each stands where it stood, or is what remains, or only axes of one element come or
+/// go.
+fn is_plain(from: &[Extent], to: &[Extent]) -> bool {
+    let open = || to.iter().enumerate().filter(|(_, e)| e.as_const().is_none());
+    let moved = open().filter(|(i, e)| from.get(*i) != Some(*e)).count();
+    let adds = |short: &[Extent], long: &[Extent]| {
+        let mut rest = short.iter().peekable();
+        long.iter().all(|e| rest.next_if_eq(&e).is_some() || e.is(1)) && rest.next().is_none()
+    };
+    moved == 0 || moved == 1 && open().count() == 1 || adds(from, to) || adds(to, from)
 }
