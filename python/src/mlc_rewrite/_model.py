@@ -134,7 +134,7 @@ class Model:
             self._handle = _native.model_of_bytes(data, reading)
             origin = ("bytes", data)
         self._origin = (origin, reading)
-        _log.told("".join(f"note: {note}\n" for note in self.notes))
+        _log.told(lambda: "".join(f"note: {note}\n" for note in self.notes))
 
     @property
     def inputs(self) -> list[Value]:

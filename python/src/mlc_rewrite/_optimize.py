@@ -135,7 +135,7 @@ def _optimized(read: Model, **keywords: Any) -> OptimizedModel:
     given = _collected(**keywords)
     settings = {name: plain[name](value) if name in plain else value for name, value in given.items()}
     optimized = OptimizedModel._of(_native.optimize(read._handle, settings))
-    _log.told(str(optimized.report))
+    _log.told(lambda: str(optimized.report))
     return optimized
 
 
