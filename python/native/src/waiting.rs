@@ -3,6 +3,7 @@
 use crate::errors::{raised, refused};
 use mlc_explore::progress::{self, End};
 use mlc_rewrite::{Error, ErrorKind};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -36,12 +37,19 @@ impl<'py> Shown<'py> {
             };
             progress::watch(Some(Box::new(note)));
         });
+        // What the work before was at in the end.
+        *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(Some(Shown(line)))
     }
 
+    /// Shows what the work is at. What cannot be shown, as on a terminal that was closed, is no failure of the work; what ends the interpreter is.
     fn look(&self) -> PyResult<()> {
         let latest = LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        latest.map_or(Ok(()), |(stage, part)| self.0.call_method1("at", (stage, part)).map(drop))
+        let Some((stage, part)) = latest else { return Ok(()) };
+        match self.0.call_method1("at", (stage, part)) {
+            Err(e) if !e.is_instance_of::<PyException>(self.0.py()) => Err(e),
+            _ => Ok(()),
+        }
     }
 }
 
