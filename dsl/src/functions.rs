@@ -348,6 +348,19 @@ fn reshape_target(
     Ok(out)
 }
 
+/// The open extents of a tensor's other shape that are none of its own in their place. None are where only axes of one element come or go.
+pub fn moved_extents<'t>(from: &[Extent], to: &'t [Extent]) -> Vec<&'t Extent> {
+    let adds = |short: &[Extent], long: &[Extent]| {
+        let mut rest = short.iter().peekable();
+        long.iter().all(|e| rest.next_if_eq(&e).is_some() || e.is(1)) && rest.next().is_none()
+    };
+    if adds(from, to) || adds(to, from) {
+        return vec![];
+    }
+    let is_moved = |(i, e): &(usize, &Extent)| e.as_const().is_none() && from.get(*i) != Some(*e);
+    to.iter().enumerate().filter(is_moved).map(|(_, e)| e).collect()
+}
+
 /// NumPy's common shape; the extents that cannot be aligned where there is none. Of two open extents either may be one.
 pub fn common_shape(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, (Extent, Extent)> {
     let n = a.len().max(b.len());

@@ -8,6 +8,7 @@ use crate::layout::Layout;
 use crate::work::Works;
 use crate::{CostModel, Size, Work};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
+use mlc_dsl::functions::moved_extents;
 use mlc_dsl::ir::{Atom, Attr, DType, Extent, Monomial, Type};
 use mlc_dsl::library::{
     self, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
@@ -399,14 +400,11 @@ impl<'a> TargetPrices<'a> {
     }
 }
 
-/// Nodes of a graph that compute the shape which a view is given: where more than one open extent is not the operand's own, each is
+/// Nodes of a graph that compute the shape which a view is given: where more than one open extent moved, each is
 /// computed, and they are put together.
 fn shape_nodes(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
     let (OpClass::View, [Attr::Ints(to)], [x]) = (call.class, attrs, args) else { return 0.0 };
-    let is_found = |(i, e): (usize, &Extent)| e.as_const().is_some() || x.shape.get(i) == Some(e);
-    let computed: Vec<&Extent> =
-        to.iter().enumerate().filter(|at| !is_found(*at)).map(|(_, e)| e).collect();
-    match computed.as_slice() {
+    match moved_extents(&x.shape, to).as_slice() {
         [] | [_] => 0.0,
         all => all.iter().map(|e| extent_nodes(e)).sum::<f64>() + 1.0,
     }

@@ -226,7 +226,8 @@ impl<'a> AsRead<'a> {
         symbols: &Symbols,
         inputs: Vec<Tensor>,
     ) -> Result<Option<Refused>, Error> {
-        if let Some(extent) = model.info.as_ref().and_then(|i| i.facts.empty(symbols)) {
+        let value = |name: &str| symbols.get(name).copied();
+        if let Some(extent) = model.info.as_ref().and_then(|i| i.facts.empty(&value)) {
             let reason = format!("no run has a `{}` of 0", mlc_dsl::shown(&extent));
             return Ok(Some(Refused { node: "the model".into(), reason }));
         }

@@ -4,7 +4,7 @@
 use super::export_kernels::Planned;
 use super::import_broadcast::trailing_axes;
 use mlc_dsl::canon::Structural;
-use mlc_dsl::functions::common_shape;
+use mlc_dsl::functions::{common_shape, moved_extents};
 use mlc_dsl::ir::{Attr, Consts, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
 use std::collections::HashMap;
@@ -520,14 +520,11 @@ fn joined(mut shapes: impl Iterator<Item = Vec<Extent>>) -> Option<Vec<Extent>> 
     shapes.try_fold(vec![], |all, own| common_shape(&all, &own).ok())
 }
 
-/// True if no open extent of a new shape has to be computed: each stands where it stood, or is what remains, or only axes of one element come or
-/// go.
+/// True if no open extent of a new shape has to be computed: none moved, or what is left of the elements is the only one.
 fn is_plain(from: &[Extent], to: &[Extent]) -> bool {
-    let open = || to.iter().enumerate().filter(|(_, e)| e.as_const().is_none());
-    let moved = open().filter(|(i, e)| from.get(*i) != Some(*e)).count();
-    let adds = |short: &[Extent], long: &[Extent]| {
-        let mut rest = short.iter().peekable();
-        long.iter().all(|e| rest.next_if_eq(&e).is_some() || e.is(1)) && rest.next().is_none()
-    };
-    moved == 0 || moved == 1 && open().count() == 1 || adds(from, to) || adds(to, from)
+    match moved_extents(from, to).as_slice() {
+        [] => true,
+        [_] => to.iter().filter(|e| e.as_const().is_none()).count() == 1,
+        _ => false,
+    }
 }

@@ -21,17 +21,10 @@ impl ReadFacts {
         self.operators.insert((domain.to_string(), name.to_string(), first));
     }
 
-    /// What is 0 at these values of symbols where the model cannot run: a symbol, or an extent that is computed of them.
-    pub fn empty<'s>(
-        &self,
-        symbols: impl Clone + IntoIterator<Item = (&'s String, &'s i64)>,
-    ) -> Option<String> {
-        let value = |name: &str| {
-            let all = symbols.clone();
-            all.into_iter().find(|(s, _)| s.as_str() == name).map(|(_, n)| *n)
-        };
+    /// What is 0 at values of symbols where the model cannot run: a symbol, or an extent that is computed of them.
+    pub fn empty(&self, value: &dyn Fn(&str) -> Option<i64>) -> Option<String> {
         let own = self.positive.symbols.iter().find(|s| value(s) == Some(0)).map(|s| s.to_string());
-        let is_empty = |e: &&Extent| e.eval(&value).is_some_and(|n| n <= 0);
+        let is_empty = |e: &&Extent| e.eval(value).is_some_and(|n| n <= 0);
         own.or_else(|| self.positive.computed.iter().find(is_empty).map(Extent::to_string))
     }
 

@@ -5,9 +5,9 @@
 
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::pointwise::{ElementSource, strided_copy};
-use super::simd::simd;
 use mlc_backends::reference::choices::Corners;
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 use std::cmp::Ordering;
 
 /// Boxes that are compared at once.

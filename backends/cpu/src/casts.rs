@@ -2,9 +2,9 @@
 //!
 //! Every cast here yields the bits that the interpreter does; numbers for which it would not are left to that.
 
-use super::simd::simd;
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 
 /// Casts all elements; false if some must be left to the interpreter, and then nothing of the result counts.
 pub type Cast = fn(&[u8], &mut [u8]) -> bool;

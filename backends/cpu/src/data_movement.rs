@@ -5,8 +5,8 @@ use super::convert::{by_size, int_at};
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{Layout, PerAxis, coalesce, odometer};
 use super::pointwise::{ElementSource, strided_copy};
-use super::simd::simd;
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 
 /// Elements that a task should at least have.
 const GRAIN: usize = 1 << 15;

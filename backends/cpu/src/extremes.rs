@@ -5,10 +5,10 @@
 use super::buffer::with_scratch;
 use super::convert::widen;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::simd::simd;
-use super::vector::rows::{Join, joined};
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
+use mlc_vector::rows::{Join, joined};
+use mlc_vector::simd;
 
 /// Elements that a task should at least look at.
 const GRAIN: usize = 1 << 15;

@@ -3,16 +3,16 @@
 use super::buffer::with_scratch;
 use super::casts::{self, Cast};
 use super::convert::by_size;
-use super::gemm::Chain;
+use super::gemm::epilogue::chain_of_program;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides, odometer};
 use super::lines::Lines;
 use super::pointwise::{ElementSource, Fused, Op, Ref, strided_copy};
-use super::simd::simd;
 use super::threads::SharedSlice;
-use super::vector::transpose::{LINES, transpose_lines};
-use crate::arrays::array;
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
+use mlc_vector::transpose::{LINES, transpose_lines};
 use smallvec::SmallVec;
 
 /// A pointwise program over a whole result.
@@ -132,7 +132,7 @@ impl Launch for Map {
         }
         if let Some((held, n)) = self.chain
             && let ElementSource::Dense(from) = self.fused.parts().1[held as usize]
-            && let Some(chain) = Chain::of_program(&self.fused, held, &bytes, 1, n)
+            && let Some(chain) = chain_of_program(&self.fused, held, &bytes, 1, n)
             && chain.in_memory().is_empty()
         {
             let from: &[f32] = &inputs[held as usize].typed()[from..];

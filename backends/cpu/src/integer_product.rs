@@ -5,10 +5,10 @@
 
 use super::buffer::with_scratch;
 use super::gemm::{GemmSizes, Matrix};
-use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
-use crate::arrays::array;
 use bytemuck::Pod;
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
 
 /// An element type whose sums and products wrap.
 pub trait Wrapping: Pod + Send + Sync {

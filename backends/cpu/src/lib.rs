@@ -7,11 +7,11 @@ use mlc_dsl::ir::Tensor;
 use mlc_dsl::layout;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Fault, Plan};
+use mlc_vector::simd;
 pub use roofline::Roofline;
 use std::sync::Arc;
 
 mod arena;
-mod arrays;
 mod attention;
 mod blocks;
 mod boxes;
@@ -33,7 +33,6 @@ mod integer_product;
 mod launch;
 mod lines;
 mod map_reduce;
-mod math;
 mod matmul;
 mod meaning;
 mod normalisation;
@@ -54,12 +53,10 @@ mod results;
 mod roofline;
 mod run;
 mod scatter;
-mod simd;
 mod softmax_columns;
 mod stencil;
 mod stream;
 mod threads;
-mod vector;
 mod window;
 
 /// The processor of this machine.

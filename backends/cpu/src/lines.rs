@@ -3,9 +3,9 @@
 
 use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides};
-use super::vector::picks::Picks;
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
+use mlc_vector::picks::Picks;
 use smallvec::{SmallVec, smallvec};
 
 /// Elements that a task should at least have.

@@ -5,17 +5,17 @@
 use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, coalesce, odometer};
-use super::math;
 use super::pointwise::{ElementSource, load, store};
 use super::reduce::axis_last;
-use super::simd::simd;
 use super::softmax_columns::{self, Columns};
 use super::threads::SharedSlice;
-use super::vector::norms::{Centre, RowNorm, normalised};
-use super::vector::rows::{exponentials, largest};
-use super::vector::transpose::{LINES, transpose_lines};
-use crate::arrays::array;
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
+use mlc_vector::math;
+use mlc_vector::norms::{Centre, RowNorm, normalised};
+use mlc_vector::rows::{exponentials, largest};
+use mlc_vector::simd;
+use mlc_vector::transpose::{LINES, transpose_lines};
 use std::ops::Range;
 
 /// Which function of a row.

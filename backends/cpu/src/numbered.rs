@@ -4,10 +4,10 @@
 
 use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::simd::simd;
-use super::vector::transpose::{LINES, transpose_lines};
-use crate::arrays::array;
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
+use mlc_vector::transpose::{LINES, transpose_lines};
 
 /// Elements that a task should at least write.
 const GRAIN: usize = 1 << 13;

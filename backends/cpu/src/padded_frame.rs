@@ -3,10 +3,8 @@
 //! Columns are sorted by their residue modulo the stride, so neighbouring results read neighbouring elements for any
 //! stride, and borders need no tests. One to three spatial axes: planes, rows and columns; others go through [`Window`].
 
-use super::gemm::kernel::at_level;
-use super::simd::{VectorLevel, level, simd};
-use super::vector;
 use super::window::Window;
+use mlc_vector::{planes, simd};
 
 /// Elements that readers of a frame may read beyond its end.
 pub const SLACK: usize = 32;
@@ -250,7 +248,7 @@ fn copy_by<const C: usize>(dst: &mut [f32], src: &[f32]) {
 /// Every second element of `src`, from the first.
 #[inline]
 pub fn every_second(dst: &mut [f32], src: &[f32]) {
-    at_level!(every_second(src, dst));
+    planes::every_second(src, dst);
 }
 
 /// A run of results whose taps read contiguously: first result in the panel, length, place in the frame.

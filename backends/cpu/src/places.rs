@@ -6,9 +6,9 @@
 use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::pointwise::{ElementSource, strided_copy};
-use super::simd::simd;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 
 /// Places of a row up to which those found so far are kept in order while the others are looked at.
 const FEW: usize = 32;

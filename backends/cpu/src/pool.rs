@@ -1,10 +1,10 @@
 //! Pooling over windows, f32.
 
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::math;
 use super::stencil::{Planes, maxima, sums};
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
+use mlc_vector::math;
 
 /// Largest element of each window.
 pub const MAX: Maker = |s| make(s, PoolKind::Max);

@@ -6,12 +6,12 @@
 use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::math::{exp, log, maximum, minimum, tanh};
 use super::recurrent::{Ready, Weight, add_products, by, mix, multiply_by};
-use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
-use super::vector::functions::{Function, map};
 use mlc_dsl::ir::{Attr, DType};
+use mlc_vector::functions::{Function, map};
+use mlc_vector::math::{exp, log, maximum, minimum, tanh};
+use mlc_vector::simd;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 

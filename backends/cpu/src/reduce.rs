@@ -7,11 +7,12 @@ use super::buffer::with_scratch;
 use super::convert::int_at;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, Merged, coalesce, odometer};
-use super::math;
-use super::simd::{fold, simd};
-use super::vector::rows::{Join, joined};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
+use mlc_vector::math;
+use mlc_vector::rows::{Join, joined};
+use mlc_vector::simd;
+use mlc_vector::simd::fold;
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

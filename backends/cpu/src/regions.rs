@@ -7,9 +7,9 @@ use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, Maker};
 use super::layout::Layout;
 use super::pointwise::{ElementSource, strided_copy};
-use super::simd::simd;
 use mlc_backends::reference::rois::{Neighbours, Pooling};
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 
 /// Results that a task should at least have.
 const GRAIN: usize = 1 << 12;

@@ -3,9 +3,9 @@
 //! For f32. Weights are computed in f64 as the operator's meaning says; sums of a window are in f32, in its order.
 
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
-use super::simd::simd;
-use super::vector::picks::Picks;
 use mlc_dsl::ir::DType;
+use mlc_vector::picks::Picks;
+use mlc_vector::simd;
 
 /// Results that a task should at least have.
 const GRAIN: usize = 1 << 14;

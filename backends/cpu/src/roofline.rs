@@ -3,10 +3,8 @@
 //!
 //! Measured anew each time; nothing here decides what a plan does.
 
-use crate::gemm::kernel::at_level;
-use crate::simd::{VectorLevel, level};
 use crate::threads::{SharedSlice, Threads};
-use crate::vector;
+use mlc_vector::multiply_adds;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -62,7 +60,7 @@ fn flops(threads: &Threads) -> f64 {
         threads.chunks(&mut done, 1, 1, |_, done| {
             for done in done {
                 let seed = black_box(0.999);
-                *done = at_level!(multiply_adds(ROUNDS, seed));
+                *done = multiply_adds(ROUNDS, seed);
             }
         });
         2.0 * done.iter().sum::<usize>() as f64

@@ -4,12 +4,12 @@
 
 use super::convert::by_size;
 use super::launch::{Array, Context, Launch, LaunchSite};
-use super::math;
 use super::pointwise::{ElementSource, strided_copy};
-use super::simd::simd;
 use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::layout::Layout;
+use mlc_vector::math;
+use mlc_vector::simd;
 
 /// Numbers that a task should at least have.
 const GRAIN: usize = 1 << 14;

@@ -3,10 +3,10 @@
 //! Computed in f32, on f32 whose last axis lies densely; what else there is belongs to `normalisation`.
 
 use super::launch::{Array, Context, Launch};
-use super::math;
-use super::simd::simd;
 use super::threads::SharedSlice;
 use mlc_dsl::layout::{Layout, dense_strides, odometer};
+use mlc_vector::math;
+use mlc_vector::simd;
 
 /// Columns that are computed together, at most: their lines of a usual axis stay in the first cache.
 const WIDTH: usize = 64;

@@ -6,10 +6,10 @@
 
 use super::buffer::with_scratch;
 use super::padded_frame::{every_second, three};
-use super::simd::simd;
-use super::vector::pools::{PoolPlane, Pooling, pool_planes};
 use super::window::Window;
 use bytemuck::Pod;
+use mlc_vector::pools::{PoolPlane, Pooling, pool_planes};
+use mlc_vector::simd;
 
 /// Results of a row that are computed at once, and elements that may be read beyond the end of a row.
 const CHUNK: usize = 32;

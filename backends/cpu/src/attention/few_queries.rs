@@ -5,7 +5,7 @@
 use super::{Attention, TILE};
 use crate::gemm::Matrix;
 use crate::threads::SharedSlice;
-use crate::vector::strided_rows::{MOST, Rows, add_weighed};
+use mlc_vector::strided_rows::{MOST, Rows, add_weighed};
 use std::ops::Range;
 
 /// Most queries that are few: those of a group of heads that share their keys, for one row.

@@ -8,17 +8,17 @@
 use crate::buffer::with_scratch;
 use crate::gemm::Matrix;
 use crate::gemm::PackedBlock;
-use crate::gemm::chain::NONE;
 use crate::gemm::halves::RightPanels;
-use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
 use crate::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
 use crate::layout::{Layout, odometer};
-use crate::simd::simd;
 use crate::threads::SharedSlice;
-use crate::vector::rows::{Weighed, weigh};
-use crate::vector::transpose::LINES;
 use mlc_dsl::ir::DType;
+use mlc_vector::rows::{Weighed, weigh};
+use mlc_vector::simd;
+use mlc_vector::steps::NONE;
+use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
+use mlc_vector::transpose::LINES;
 use smallvec::smallvec;
 use std::ops::Range;
 
@@ -363,12 +363,12 @@ fn multiplied(
     let AttentionSizes { m, n, k, wide } = s;
     assert!(a.len() >= m * pitch && k <= pitch, "lines inside the operand");
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
-    for columns in kernel::strips(0..n, kernel::wide_panels(wide)) {
+    for columns in tile::strips(0..n, tile::wide_panels(wide)) {
         let (column, columns) = (columns.start, columns.len());
-        let vectors = kernel::vectors(columns);
+        let vectors = tile::vectors(columns);
         let panel = &b[column * k..][..vectors * shape().lanes() * k];
-        kernel::each_height(m, wide, |r, count, rows| {
-            let parts = kernel::parts(first + r * stride + column, column, columns);
+        tile::each_height(m, wide, |r, count, rows| {
+            let parts = tile::parts(first + r * stride + column, column, columns);
             let target = Target {
                 out: out.at(0),
                 len: out.len(),
@@ -381,7 +381,7 @@ fn multiplied(
             let pieces = [Piece { first: a[r * pitch..].as_ptr(), step: pitch }];
             let lines = Even { pieces: &pieces, length: k };
             // SAFETY: the lines are inside the operand by the assertion; rows of the result belong to one task.
-            unsafe { kernel::even((count, rows), lines, PanelLines::all(panel, k), &[], &target) };
+            unsafe { tile::even((count, rows), lines, PanelLines::all(panel, k), &[], &target) };
         });
     }
 }

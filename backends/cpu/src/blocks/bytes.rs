@@ -4,8 +4,9 @@
 
 use super::panels::{BlockPanels, Form, LANES, offsets, scales};
 use super::rows::{AHEAD, add};
-use crate::arrays::array;
-use crate::simd::{VectorLevel, level, prefetch, simd};
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
+use mlc_vector::simd::{VectorLevel, level, prefetch};
 
 /// Most rows that are computed together.
 pub const TOGETHER: usize = 4;

@@ -6,8 +6,8 @@ use super::row_starts;
 use crate::convert::int_at;
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::layout::odometer;
-use crate::simd::simd;
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 use std::ops::Range;
 
 simd! {

@@ -303,7 +303,7 @@ struct Tiles<'a>(&'a BlockPanels);
 
 impl ImplicitColumns for Tiles<'_> {
     fn pack(&self, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
-        let (k, full) = (depth.len(), super::gemm::kernel::shape().cols);
+        let (k, full) = (depth.len(), mlc_vector::tile::shape().cols);
         for (p, (cols, width)) in right_panels(cols).enumerate() {
             let panel = &mut dst[p * full * k..][..width * k];
             if cols.len() < width {

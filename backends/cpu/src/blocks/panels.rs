@@ -3,8 +3,8 @@
 //!
 //! A row's number is its scale times what is stored, and less or more. Sums of whole groups are scaled, never single numbers.
 
-use crate::arrays::array;
 use crate::buffer::Buffer;
+use mlc_vector::arrays::array;
 use std::ops::Range;
 
 /// Rows side by side.

@@ -5,8 +5,9 @@
 //! no bit. Panels are read one after the other, and fetched ahead: one stream is what memory is fastest at. What is infinite or no number on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
 
 use super::panels::{BlockPanels, Form, LANES, Offset, offsets, scales};
-use crate::arrays::array;
-use crate::simd::{prefetch, simd};
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
+use mlc_vector::simd::prefetch;
 
 /// Most rows that are computed together: more of them have more sums than there are registers.
 pub const TOGETHER: usize = 2;

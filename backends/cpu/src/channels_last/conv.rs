@@ -7,13 +7,13 @@ use super::product::{self, Pointwise};
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
 use crate::gemm::pack::{panel_rows, wide_rows};
 use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::DType;
+use mlc_vector::tile::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -135,11 +135,11 @@ impl Conv {
     /// A convolution of `q` to `o` channels.
     pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
         // Filters of several panels should stay in the cache as well as those of one.
-        let strip = kernel::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
+        let strip = tile::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
         let (rows, at_once) = match strip <= KEPT {
             true => {
                 let rows = wide_rows(windows.len(), o);
-                (rows, kernel::wide_panels(rows))
+                (rows, tile::wide_panels(rows))
             }
             false => (panel_rows(windows.len()), 1),
         };
@@ -242,7 +242,7 @@ impl Conv {
 
     /// The channels of each tile of so many panels.
     fn strips(&self, panels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        kernel::strips(self.channels(panels), self.at_once)
+        tile::strips(self.channels(panels), self.at_once)
     }
 
     /// The channels of so many panels.
@@ -343,10 +343,10 @@ impl Conv {
     ) {
         let depth = self.q * self.windows.taps();
         let (column, wide) = (channels.start, channels.len());
-        let vectors = kernel::vectors(wide);
+        let vectors = tile::vectors(wide);
         let panels = job.filters.block(column, 0..depth);
         let filters = PanelLines { panels, depth, first: tap * self.q };
-        let parts = |first: usize| kernel::parts(first * self.o + column, column, wide);
+        let parts = |first: usize| tile::parts(first * self.o + column, column, wide);
         // SAFETY: every row is of positions of the image or of the zeros, with all channels behind it (`run` checks the image's length);
         // tiles do not overlap.
         unsafe {
@@ -354,14 +354,14 @@ impl Conv {
                 TileRows::Any(a) => {
                     let parts = parts(positions.start);
                     let target = self.target(job, positions.start, &parts[..vectors]);
-                    kernel::pointed(positions.len(), a, filters, ahead, &target);
+                    tile::pointed(positions.len(), a, filters, ahead, &target);
                 }
                 TileRows::Even(a) => {
                     let (count, rest) = (positions.len() / self.rows, positions.len() % self.rows);
                     if count > 0 {
                         let parts = parts(positions.start);
                         let target = self.target(job, positions.start, &parts[..vectors]);
-                        kernel::even((count, self.rows), a, filters, ahead, &target);
+                        tile::even((count, self.rows), a, filters, ahead, &target);
                     }
                     if rest > 0 {
                         let done = count * self.rows;
@@ -371,7 +371,7 @@ impl Conv {
                         let pieces = if count > 0 { &later[..] } else { a.pieces };
                         let parts = parts(positions.start + done);
                         let target = self.target(job, positions.start + done, &parts[..vectors]);
-                        kernel::even((1, rest), Even { pieces, ..a }, filters, ahead, &target);
+                        tile::even((1, rest), Even { pieces, ..a }, filters, ahead, &target);
                     }
                 }
             }

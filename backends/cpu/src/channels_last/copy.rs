@@ -1,11 +1,11 @@
 //! Copies of images whose channels change places.
 
-use crate::arrays::array;
 use crate::fused::Copy;
 use crate::gemm::pack::transpose_into;
 use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
 use crate::threads::SharedSlice;
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
 
 /// Channels to the end.
 pub const LAST: Maker = |site| {

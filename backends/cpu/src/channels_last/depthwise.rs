@@ -4,11 +4,11 @@
 use super::Channels;
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Groups, Target, WindowLine, WindowRows, shape};
 use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
 use crate::threads::SharedSlice;
+use mlc_vector::tile::{self, Groups, Target, WindowLine, WindowRows, shape};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Depthwise {
         // A vector after the other: what neighbouring lines read of it stays in the first-level cache.
         for v in 0..vectors {
             let row = first * windows.wide();
-            let parts = kernel::panel_parts(row * channels + column, column, wide);
+            let parts = tile::panel_parts(row * channels + column, column, wide);
             let channel = column + v * lanes;
             let a = WindowRows {
                 lines: rows,
@@ -97,7 +97,7 @@ impl Depthwise {
                 chain: job.finish.chain(true),
             };
             // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
-            unsafe { kernel::window_rows(&a, &target) };
+            unsafe { tile::window_rows(&a, &target) };
         }
     }
 

@@ -2,7 +2,7 @@
 //! with its channels last, where few places of the first-level cache would hold them.
 
 use super::windows::Windows;
-use crate::gemm::kernel::Piece;
+use mlc_vector::tile::Piece;
 
 /// Which results a frame is for: neighbouring columns of neighbouring lines of a plane.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use super::conv::as_pieces;
 use super::frames::{Frames, Part};
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target};
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::threads::SharedSlice;
+use mlc_vector::tile::{self, Even, PanelLines, Piece, Target};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -149,15 +149,15 @@ impl Grouped {
         ahead: &[f32],
     ) {
         let depth = pieces.len() * length;
-        let (at_once, o) = (kernel::wide_panels(self.rows), self.channels.o);
-        kernel::each_height(positions.len(), self.rows, |r, count, rows| {
+        let (at_once, o) = (tile::wide_panels(self.rows), self.channels.o);
+        tile::each_height(positions.len(), self.rows, |r, count, rows| {
             pieces.iter_mut().for_each(|p| p.first = p.first.wrapping_add(r * p.step));
-            for columns in kernel::strips(0..o, at_once) {
+            for columns in tile::strips(0..o, at_once) {
                 let panel = PanelLines::all(job.filters[g].block(columns.start, 0..depth), depth);
                 let (column, a) = (g * o + columns.start, Even { pieces, length });
                 self.target(job, positions.start + r, column, columns.len(), |target| {
                     // SAFETY: the frame holds the windows of all positions; those of different tasks do not overlap.
-                    unsafe { kernel::even((count, rows), a, panel, ahead, target) };
+                    unsafe { tile::even((count, rows), a, panel, ahead, target) };
                 });
             }
         });
@@ -173,8 +173,8 @@ impl Grouped {
         f: impl FnOnce(&Target<'_>),
     ) {
         let all = self.channels.written();
-        let parts = kernel::parts(row * all + column, column, wide);
-        let vectors = kernel::vectors(wide);
+        let parts = tile::parts(row * all + column, column, wide);
+        let vectors = tile::vectors(wide);
         f(&Target {
             out: job.out.at(0),
             len: job.out.len(),

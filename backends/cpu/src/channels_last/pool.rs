@@ -3,13 +3,13 @@
 use super::conv::as_pointers;
 use super::depthwise::Depthwise;
 use super::windows::Windows;
-use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
-use crate::math::maximum;
-use crate::simd::simd;
 use crate::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
+use mlc_vector::math::maximum;
+use mlc_vector::simd;
 
 /// Largest element of each window.
 pub const MAX: Maker = |site| {

@@ -1,10 +1,10 @@
 //! Where the windows of an image with its channels last read.
 
 use crate::gemm::Matrix;
-use crate::gemm::kernel::{Piece, WindowLine, has_row};
 use crate::launch::LaunchSite;
 use crate::layout::Layout;
 use crate::window::Window;
+use mlc_vector::tile::{Piece, WindowLine, has_row};
 use std::ops::Range;
 
 /// The windows of a batch of images of up to three spatial axes: planes, lines and columns. Results are numbered line by line, plane by plane, image by image.

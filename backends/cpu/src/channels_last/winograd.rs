@@ -10,18 +10,16 @@
 use super::Channels;
 use super::conv::as_pointers;
 use super::windows::Windows;
-use crate::arrays::array;
 use crate::buffer::with_scratch;
-use crate::gemm::chain::NONE;
-use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target, at_level, shape};
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
-use crate::simd::{VectorLevel, level};
 use crate::threads::SharedSlice;
-use crate::vector;
-use crate::vector::winograd::{FAR, NEAR};
+use mlc_vector::arrays::array;
+use mlc_vector::steps::NONE;
+use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape};
+use mlc_vector::winograd::{FAR, NEAR, transform_input, transform_output};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -298,7 +296,8 @@ impl Block<'_> {
                 let to = &mut inputs[i * conv.line() + plane * channels..];
                 assert!(to.len() >= (points - 1) * apart + channels, "the points fit");
                 let to = to.as_mut_ptr();
-                at_level!(transform_input(extent, taps, channels, to, apart));
+                // SAFETY: a tap is a position of the image, or zeros, with all channels; the points fit.
+                unsafe { transform_input(extent, taps, channels, to, apart) };
             }
         }
     }
@@ -316,25 +315,25 @@ impl Block<'_> {
         let Filters { channels: Channels { groups, q, o }, planes } = conv.filters;
         let (count, step) = (self.tiles.len(), conv.line());
         let rows = wide_rows(count, channels.len().min(o));
-        let panels = kernel::wide_panels(rows);
+        let panels = tile::wide_panels(rows);
         let out = SharedSlice::new(products);
         for p in 0..conv.size.points() {
             for group in channels.start / o..channels.end.div_ceil(o) {
                 let first = group * o;
                 let columns =
                     channels.start.max(first) - first..channels.end.min(first + o) - first;
-                for columns in kernel::strips(columns, panels) {
+                for columns in tile::strips(columns, panels) {
                     let (column, wide, depth) = (columns.start, columns.len(), planes * q);
-                    let vectors = kernel::vectors(wide);
+                    let vectors = tile::vectors(wide);
                     let b = conv.points.0[p * groups + group].block(column, 0..depth);
                     let ahead = match conv.points.0.get((p + 1) * groups + group) {
                         Some(next) => next.block(column, 0..depth),
                         None => &[],
                     };
                     let ahead = &ahead[..ahead.len().min(depth * wide)];
-                    kernel::each_height(count, rows, |r, tiles, rows| {
+                    tile::each_height(count, rows, |r, tiles, rows| {
                         let at = p * apart + r * stride + first + column - channels.start;
-                        let parts = kernel::parts(at, 0, wide);
+                        let parts = tile::parts(at, 0, wide);
                         let target = Target {
                             out: out.at(0),
                             len: out.len(),
@@ -351,7 +350,7 @@ impl Block<'_> {
                         let a = Even { pieces: &pieces[..planes], length: q };
                         let b = PanelLines::all(b, depth);
                         // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
-                        unsafe { kernel::even((tiles, rows), a, b, ahead, &target) };
+                        unsafe { tile::even((tiles, rows), a, b, ahead, &target) };
                     });
                 }
             }
@@ -386,7 +385,9 @@ impl Block<'_> {
             let from = &products[i * wide..];
             assert!(from.len() >= (points - 1) * apart + count, "the points are inside");
             let (from, to) = (from.as_ptr(), &to[..each * each]);
-            let finite = at_level!(transform_output(conv.size.extent(), from, apart, count, to));
+            let extent = conv.size.extent();
+            // SAFETY: the points are inside, and so are the results; those of different tiles do not overlap.
+            let finite = unsafe { transform_output(extent, from, apart, count, to) };
             for line in lines() {
                 if !finite {
                     for r in line.clone() {

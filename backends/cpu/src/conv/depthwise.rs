@@ -3,13 +3,10 @@
 use super::bytes_of;
 use crate::buffer::with_scratch;
 use crate::gemm::Finish;
-use crate::gemm::kernel::at_level;
 use crate::launch::{Array, Context, Launch};
 use crate::padded_frame::{PaddedFrame, SLACK};
-use crate::simd::{VectorLevel, level};
-use crate::vector;
-use crate::vector::planes::{Bounds, PlaneShape};
 use crate::window::Window;
+use mlc_vector::planes::{self, Bounds, PlaneShape};
 
 /// Most taps: with more, sums over rows of products would be faster.
 pub const MOST_TAPS: usize = 64;
@@ -59,20 +56,20 @@ const NOTHING: Bounds =
 
 /// All results of a channel from a frame with slack.
 fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &mut [f32]) {
-    let ([planes, rows, wide], [pitch, plane]) = (frame.to, frame.steps());
+    let ([deep, rows, wide], [pitch, plane]) = (frame.to, frame.steps());
     let shape = PlaneShape { rows, wide, pitch, step: frame.step() };
     let last = frame.taps.iter().max().copied().unwrap_or(0);
-    let last = last + frame.row((planes * rows).max(1) - 1);
+    let last = last + frame.row((deep * rows).max(1) - 1);
     assert!(
-        out.len() == planes * rows * wide
+        out.len() == deep * rows * wide
             && last + (wide.max(1) - 1) * frame.step() + SLACK <= data.len(),
         "a frame with slack"
     );
     let taps = frame.taps.as_slice();
     for (z, out) in out.chunks_exact_mut((rows * wide).max(1)).enumerate() {
         let data = &data[z * plane..];
-        // No vector begins beyond the last result of a row.
-        at_level!(plane(shape, taps, w, data, bounds, out));
+        // SAFETY: as asserted, no vector begins beyond the last result of a row, with the slack behind the last vector.
+        unsafe { planes::plane(shape, taps, w, data, bounds, out) };
     }
 }
 

@@ -1,9 +1,10 @@
 //! The windows of an image as columns of a matrix, packed block by block and never stored whole.
 
+use crate::gemm::ImplicitColumns;
 use crate::gemm::pack::panels;
-use crate::gemm::{ImplicitColumns, kernel};
 use crate::padded_frame::{PaddedFrame, RowRun, pack_lines};
 use crate::window::Window;
+use mlc_vector::tile;
 use std::ops::Range;
 
 /// The channels of one image and group as the im2col matrix, which is packed block by block and never stored whole.
@@ -20,7 +21,7 @@ impl ImplicitColumns for Im2col<'_> {
     fn pack(&self, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
         let taps = self.window.taps();
         let k = depth.len();
-        let full = kernel::shape().cols;
+        let full = tile::shape().cols;
         let stride = self.window.stride.last().copied().unwrap_or(1);
         for (p, (cols, width)) in panels(cols).enumerate() {
             let panel = &mut dst[p * full * k..][..width * k];

@@ -6,7 +6,6 @@
 use super::buffer::with_scratch;
 use super::channels_last;
 use super::gemm::direct::{DirectProduct, Rows, direct, pays};
-use super::gemm::kernel::{LineTable, shape};
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
 use super::packed_constants::{Pack, Part};
@@ -15,6 +14,7 @@ use super::window::{MAX_SPATIAL, Window};
 use depthwise::Depthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
+use mlc_vector::tile::{LineTable, shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

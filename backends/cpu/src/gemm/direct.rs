@@ -3,10 +3,10 @@
 //! A convolution is one if its input lies in a padded frame, a pointwise one as it is: no im2col matrix is packed. Sums are
 //! added in the order of the packed product.
 
-use super::kernel::{self, LineTable, Panels, Part, Right, Target, shape};
 use super::pack::block_depth;
 use super::{BLOCK_ROWS, Finish, GemmSizes, PackedLeft, cut, share};
 use crate::threads::{SharedSlice, Threads};
+use mlc_vector::tile::{self, LineTable, Panels, Part, Right, Target, shape};
 use std::ops::Range;
 
 /// The result's columns as rows of `wide` elements, and where the operand's first line of each lies.
@@ -116,7 +116,7 @@ impl Block<'_> {
                     let (parts, from, count) = self.parts(pair, product.at + rows.start * n);
                     let right =
                         Right::Lines { data: product.data, lines: self.lines, first: d, from };
-                    kernel::each_height(rows.len(), high, |r, panels, high| {
+                    tile::each_height(rows.len(), high, |r, panels, high| {
                         let parts = parts.map(|p| Part { at: p.at + r * n, ..p });
                         let target = Target {
                             out: out.at(0),
@@ -131,7 +131,7 @@ impl Block<'_> {
                         let panels =
                             Panels { count: panels, rows: high, depth: depth.len(), data, ahead };
                         // SAFETY: parts of different tasks do not overlap.
-                        unsafe { kernel::tiles(panels, right, &target) };
+                        unsafe { tile::tiles(panels, right, &target) };
                     });
                 }
             }

@@ -2,14 +2,15 @@
 //!
 //! Panels are held so only if these floats are all of their elements, so that a product has the bits that it has in f32.
 
-use super::kernel::Right;
 use super::pack::Matrix;
-use crate::simd::{VectorLevel, level, simd};
 use crate::threads::Threads;
-use crate::vector::halves::Half;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
+use mlc_vector::halves::Half;
+use mlc_vector::simd;
+use mlc_vector::simd::{VectorLevel, level};
+use mlc_vector::tile::Right;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Elements of a matrix from which on it takes long to read.

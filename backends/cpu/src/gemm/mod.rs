@@ -3,20 +3,20 @@
 //! The order in which a sum is added depends on the depth alone: an element has the same bits for any number of threads,
 //! of rows and of columns, however the operands lie.
 
-pub mod chain;
 pub mod direct;
+pub mod epilogue;
 pub mod halves;
-pub mod kernel;
 pub mod pack;
 mod skinny;
 
 use crate::buffer::with_scratch;
 use crate::launch::Context;
-use crate::simd::{VectorLevel, level};
 use crate::threads::{SharedSlice, Threads};
-pub use chain::Chain;
 use halves::RightPanels;
-use kernel::{Panels, Target, shape};
+use mlc_vector::simd::{VectorLevel, level};
+pub use mlc_vector::steps::Chain;
+use mlc_vector::steps::NONE;
+use mlc_vector::tile::{self, Panels, Target, shape};
 pub use pack::{Matrix, PackedFilters, PackedLeft, PackedRight};
 use pack::{block_depth, pack_left, pack_right, right_len, wide_rows};
 pub use skinny::MOST_ROWS as SKINNY;
@@ -82,7 +82,7 @@ impl<'a> Finish<'a> {
         block: &'a BlockEpilogue<'a>,
     ) -> Finish<'a> {
         match cx.epilogue {
-            Some((epilogue, inputs)) => match Chain::of(epilogue, inputs, m, n) {
+            Some((epilogue, inputs)) => match epilogue::chain(epilogue, inputs, m, n) {
                 Some(chain) => Finish::Chain(chain),
                 None => Finish::Block(block),
             },
@@ -125,7 +125,7 @@ impl<'a> Finish<'a> {
     pub fn chain(&self, last: bool) -> &Chain<'a> {
         match self {
             Finish::Chain(chain) if last => chain,
-            _ => &chain::NONE,
+            _ => &NONE,
         }
     }
 }
@@ -364,20 +364,20 @@ impl PackedBlock<'_> {
         let chain = chain.beginning_at(self.row);
         // Few rows take more panels at once than tiles of as many do that others follow.
         let panels = match self.m <= self.rows {
-            true => kernel::strip_panels(self.m.max(1)),
-            false => kernel::wide_panels(self.rows),
+            true => tile::strip_panels(self.m.max(1)),
+            false => tile::wide_panels(self.rows),
         };
         let strip = panels * full;
-        for columns in kernel::strips(0..self.n, panels) {
+        for columns in tile::strips(0..self.n, panels) {
             let (col, wide) = (columns.start, columns.len());
-            let vectors = kernel::vectors(wide);
+            let vectors = tile::vectors(wide);
             let (right, next) = b.strip(col * k, vectors * lanes * k, self.m, scratch);
             let ahead = match self.next {
                 [] => next,
                 next => share(next, col / strip, self.n.div_ceil(strip)),
             };
-            kernel::each_height(self.m, self.rows, |r, count, rows| {
-                let parts = kernel::parts(self.at + r * self.stride + col, self.column + col, wide);
+            tile::each_height(self.m, self.rows, |r, count, rows| {
+                let parts = tile::parts(self.at + r * self.stride + col, self.column + col, wide);
                 let target = Target {
                     out: out.at(0),
                     len: out.len(),
@@ -389,7 +389,7 @@ impl PackedBlock<'_> {
                 };
                 // SAFETY: blocks of different tasks do not overlap.
                 unsafe {
-                    kernel::tiles(
+                    tile::tiles(
                         Panels { count, rows, depth: k, data: &a[r * k..], ahead },
                         right,
                         &target,

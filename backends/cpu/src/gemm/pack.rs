@@ -4,14 +4,14 @@
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
 use super::halves::{self, RightPanels};
-use super::kernel::{MOST_VECTORS, Shape, Wide, shape, wide};
-use crate::arrays::array;
 use crate::buffer::{Buffer, Floats, with_scratch};
 use crate::convert::narrow;
 use crate::threads::{SharedSlice, Threads};
-use crate::vector::transpose::{LINES, transpose_lines};
 use half::slice::HalfBitsSliceExt;
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
+use mlc_vector::tile::{MOST_VECTORS, Shape, Wide, shape, wide};
+use mlc_vector::transpose::{LINES, transpose_lines};
 use std::ops::Range;
 
 /// Largest depth of a block: a right panel of it stays in the first-level cache.

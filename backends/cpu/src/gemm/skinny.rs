@@ -2,14 +2,14 @@
 //!
 //! Sums are added in the order of the packed product: an element's bits do not depend on which of them computes it.
 
-use super::chain::NONE;
-use super::kernel::{self, Panels, Target, shape};
 use super::pack::{block_depth, pack_right};
 use super::{Finish, GemmSizes, Left, Matrix, Product, Right};
-use crate::arrays::array;
 use crate::buffer::with_scratch;
-use crate::simd::simd;
 use crate::threads::{SharedSlice, Threads};
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
+use mlc_vector::steps::NONE;
+use mlc_vector::tile::{self, Panels, Target, shape};
 
 /// Most rows of a thin product.
 pub const MOST_ROWS: usize = 2;
@@ -215,7 +215,7 @@ fn along_columns(
                 pack_right(b, depth.clone(), from..from + out.len(), panel);
                 let lanes = wide / 2;
                 let vectors = out.len().div_ceil(lanes);
-                let parts = kernel::parts(0, 0, out.len());
+                let parts = tile::parts(0, 0, out.len());
                 let target = Target {
                     out: out.as_mut_ptr(),
                     len: out.len(),
@@ -225,11 +225,11 @@ fn along_columns(
                     add: d > 0,
                     chain: &NONE,
                 };
-                let right = kernel::Right::Packed(panel);
+                let right = tile::Right::Packed(panel);
                 let panels =
                     Panels { count: 1, rows: 1, depth: depth.len(), data: row, ahead: &[] };
                 // SAFETY: the target is `out`, one row.
-                unsafe { kernel::tiles(panels, right, &target) };
+                unsafe { tile::tiles(panels, right, &target) };
             }
         }
     });

@@ -7,12 +7,12 @@ use super::frame::Frame;
 use super::pack::{ByteMatrix, PackedBytes, groups};
 use super::plain::{Channels, sums};
 use super::{block_columns, is_zero_point, shift, vector};
-use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::threads::SharedSlice;
 use crate::window::Window;
+use mlc_vector::arrays::array;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@ use super::plain::{Channels, sums};
 use super::vector;
 use crate::buffer::with_scratch;
 use crate::launch::{Array, Context, Launch};
-use crate::simd::simd;
 use crate::window::Window;
+use mlc_vector::simd;
 
 /// A depthwise convolution with known shapes.
 pub struct Depthwise {

@@ -2,7 +2,7 @@
 //!
 //! Sums wrap as i32 do, so every level of vector instructions yields the same bits. Nothing here saturates on the way.
 
-use crate::simd::{VectorLevel, level};
+use mlc_vector::simd::{VectorLevel, level};
 use std::sync::OnceLock;
 
 /// Rows of a tile.

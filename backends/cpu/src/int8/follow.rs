@@ -2,7 +2,7 @@
 //! the same.
 
 use super::steps::{Elements, Operand, Side, Sign, Step, Steps, Written};
-use crate::simd::simd;
+use mlc_vector::simd;
 
 /// Elements that a step is applied to before the next one is: they stay in the first-level cache, and choosing the step costs little.
 const TOGETHER: usize = 64;

@@ -2,8 +2,8 @@
 //! its neighbours' elements as neighbours, so products need no copy per tap. What lies outside is the zero point.
 
 use super::pack::{groups, weave};
-use crate::simd::simd;
 use crate::window::Window;
+use mlc_vector::simd;
 
 /// The planes of one or two spatial axes.
 pub struct Frame {

@@ -12,8 +12,8 @@ use crate::channels_last::{Windows, as_pointers};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::layout::Layout;
 use crate::packed_constants::Pack;
-use crate::simd::simd;
 use crate::window::Window;
+use mlc_vector::simd;
 use std::ops::Range;
 use std::sync::Arc;
 

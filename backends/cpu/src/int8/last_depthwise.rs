@@ -9,7 +9,7 @@ use crate::buffer::with_scratch;
 use crate::channels_last::as_pointers;
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
-use crate::simd::simd;
+use mlc_vector::simd;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Operands as tiles read them: rows of bytes in whole groups of four, and columns with the groups next to each other.
 
 use super::dot::{COLUMNS, Columns, Rows};
-use crate::simd::simd;
+use mlc_vector::simd;
 
 /// Bytes of the depth in whole groups.
 pub fn groups(depth: usize) -> usize {

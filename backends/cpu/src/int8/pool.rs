@@ -1,12 +1,12 @@
 //! The largest bytes of windows, in both layouts of images.
 
-use crate::arrays::array;
 use crate::buffer::with_scratch;
 use crate::channels_last::{Windows, each_window};
 use crate::launch::{Array, Context, Launch, LaunchSite};
-use crate::simd::simd;
 use crate::window::Window;
 use mlc_dsl::ir::DType;
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
 
 /// A type of bytes.
 trait Byte: bytemuck::Pod + Ord + Send + Sync {

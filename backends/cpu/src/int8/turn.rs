@@ -1,9 +1,9 @@
 //! Images of bytes whose channels change places.
 
-use crate::arrays::array;
 use crate::launch::{Array, Context, Launch, LaunchSite};
-use crate::simd::simd;
 use crate::threads::SharedSlice;
+use mlc_vector::arrays::array;
+use mlc_vector::simd;
 
 /// Prepares the copy of bytes that puts channels last.
 pub fn make_last(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {

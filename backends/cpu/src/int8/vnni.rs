@@ -3,7 +3,7 @@
 
 use super::dot::COLUMNS;
 use super::steps::{Elements, Operand, Side, Sign, Step, Steps, Written};
-use crate::arrays::array;
+use mlc_vector::arrays::array;
 use std::arch::x86_64::*;
 
 /// Sums of a vector.

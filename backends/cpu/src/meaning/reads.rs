@@ -7,8 +7,8 @@ use super::walk::{Axis, inside};
 use crate::buffer::Buffer;
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::ops::Tile;
-use crate::simd::simd;
 use mlc_backends::reference::code::Affine;
+use mlc_vector::simd;
 
 /// Calls a macro with the type that elements of a class are read in: truth values are read as integers.
 macro_rules! by_read {

@@ -3,11 +3,12 @@
 use super::code::Join;
 use crate::pointwise::code::{Binary, Compare, Unary};
 use crate::pointwise::ops::{self, Tile, map1, map2};
-use crate::simd::{fold, simd};
 use half::{bf16, f16};
 use mlc_backends::reference::RealOp;
 use mlc_backends::reference::scalar::{Cmp, IntOp};
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
+use mlc_vector::simd::fold;
 
 /// The operation of pointwise code.
 fn binary(op: RealOp) -> Binary {
@@ -221,7 +222,7 @@ fn short_sums<const N: usize>(acc: &mut [f32], terms: &[f32]) {
 
 simd! {
     fn extremes(greatest: bool, acc: &mut [f32], terms: &[f32], each: usize) {
-        use crate::math::{maximum, minimum};
+        use mlc_vector::math::{maximum, minimum};
         for (acc, terms) in acc.iter_mut().zip(terms.chunks_exact(each)) {
             *acc = match greatest {
                 true => maximum(*acc, fold::<32>(terms, f32::NEG_INFINITY, maximum, maximum)),

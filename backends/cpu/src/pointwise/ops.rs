@@ -1,10 +1,10 @@
 //! The loops behind the instructions: each works on one tile.
 
 use super::code::{Binary, Compare, Unary};
-use crate::math;
-use crate::simd::simd;
-use crate::vector::functions::{self, Function};
 use mlc_dsl::ir::DType;
+use mlc_vector::functions::{self, Function};
+use mlc_vector::math;
+use mlc_vector::simd;
 
 /// A tile of values, or one value for all.
 #[derive(Clone, Copy)]

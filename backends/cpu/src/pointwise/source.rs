@@ -2,11 +2,11 @@
 
 use super::code::{RegisterClass, class, is_native};
 use crate::layout::{Layout, PerAxis, coalesce};
-use crate::simd::simd;
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
+use mlc_vector::simd;
 
 /// Most axes an input may have after merging.
 pub const MAX_RANK: usize = 12;

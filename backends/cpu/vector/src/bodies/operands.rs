@@ -1,7 +1,7 @@
 //! Where the operands of the register tile lie.
 
 use crate::arrays::array;
-use crate::gemm::kernel::PanelLines;
+use crate::tile::PanelLines;
 
 /// Where the vectors of a line of the right operand lie.
 pub trait Lines<const V: usize>: Copy {
@@ -144,7 +144,9 @@ impl<const R: usize> Rows<R> for Interleaved {
 /// Rows of one panel whose pieces lie anywhere: a pointer for each, piece by piece.
 #[derive(Clone, Copy)]
 pub struct Pointed<'a> {
+    /// A pointer for each row of each piece.
     pub rows: &'a [*const f32],
+    /// Elements of each piece.
     pub length: usize,
 }
 
@@ -188,6 +190,7 @@ pub struct Piece {
 /// Rows whose pieces lie at equal distances, panel after panel.
 #[derive(Clone, Copy)]
 pub struct Even<'a> {
+    /// Where they lie.
     pub pieces: &'a [Piece],
     /// Elements of each piece.
     pub length: usize,

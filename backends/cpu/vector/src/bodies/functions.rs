@@ -1,15 +1,18 @@
 //! Functions of vectors, with the bits of [`crate::math`], and the steps after a product that need them.
 
-use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
-use crate::vector;
+use crate::tile::at_level;
 
 /// Functions that every level has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
+    /// The exponential.
     Exp,
+    /// The logistic function.
     Sigmoid,
+    /// The hyperbolic tangent.
     Tanh,
+    /// The error function.
     Erf,
 }
 
@@ -29,7 +32,7 @@ pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
 macro_rules! functions {
     ($(#[$feature:meta])*) => {
         use crate::math::{ERF, Places, ROUND, TANH};
-        use crate::vector::functions::{Function, LARGEST, LINE};
+        use crate::bodies::functions::{Function, LARGEST, LINE};
 
         /// Vectors whose functions are computed side by side: each is a long chain of operations.
         const ABREAST: usize = 4;
@@ -357,7 +360,7 @@ macro_rules! functions {
         }
     };
 }
-pub(super) use functions;
+pub(crate) use functions;
 
 #[cfg(test)]
 mod tests {
@@ -368,18 +371,18 @@ mod tests {
     type Map = unsafe fn(Function, &mut [f32], &[f32]);
 
     fn levels() -> Vec<(&'static str, Map)> {
-        let mut levels: Vec<(&'static str, Map)> = vec![("portable", vector::portable::map)];
+        let mut levels: Vec<(&'static str, Map)> = vec![("portable", crate::levels::portable::map)];
         #[cfg(target_arch = "x86_64")]
         {
             if level() >= VectorLevel::V3 {
-                levels.push(("avx2", vector::avx2::map));
+                levels.push(("avx2", crate::levels::avx2::map));
             }
             if level() >= VectorLevel::V4 {
-                levels.push(("avx512", vector::avx512::map));
+                levels.push(("avx512", crate::levels::avx512::map));
             }
         }
         #[cfg(target_arch = "aarch64")]
-        levels.push(("neon", vector::neon::map));
+        levels.push(("neon", crate::levels::neon::map));
         levels
     }
 

@@ -4,12 +4,11 @@
 //! anywhere: it is independent of the strides of the matrices. Steps that follow a product are applied before the sums
 //! leave the registers.
 
-use super::chain::Chain;
 use crate::arrays::array;
+pub use crate::bodies::operands::{Even, Piece, Pointed};
+pub use crate::bodies::window_rows::{Groups, WindowLine, WindowRows, has_row};
 use crate::simd::{VectorLevel, level};
-use crate::vector;
-pub use crate::vector::operands::{Even, Piece, Pointed};
-pub use crate::vector::window_rows::{Groups, WindowLine, WindowRows, has_row};
+use crate::steps::Chain;
 use half::{bf16, f16};
 use std::ops::Range;
 
@@ -41,7 +40,9 @@ pub fn shape() -> Shape {
 
 /// A tile of fewer rows that takes several whole right panels at once.
 pub struct Wide {
+    /// Rows.
     pub rows: usize,
+    /// Whole right panels.
     pub panels: usize,
 }
 
@@ -117,6 +118,7 @@ pub enum Right<'a> {
 /// Packed panels, and the lines of them that a tile multiplies with.
 #[derive(Clone, Copy)]
 pub struct PanelLines<'a> {
+    /// The panels, one after the other.
     pub panels: &'a [f32],
     /// Lines of each panel.
     pub depth: usize,
@@ -138,6 +140,7 @@ pub struct LineTable {
 }
 
 impl LineTable {
+    /// Lines that begin at these offsets.
     pub fn new(lines: Vec<usize>) -> LineTable {
         let largest = lines.iter().max().copied().unwrap_or(0);
         LineTable { lines, largest }
@@ -196,6 +199,7 @@ pub struct Panels<'a> {
     pub rows: usize,
     /// Depth of each.
     pub depth: usize,
+    /// Their elements, step by step.
     pub data: &'a [f32],
     /// What is read next: it is fetched into the second-level cache meanwhile.
     pub ahead: &'a [f32],
@@ -239,18 +243,18 @@ macro_rules! at_level {
             #[cfg(target_arch = "x86_64")]
             VectorLevel::V4 => {
                 // SAFETY: AVX-512 was detected; the assertions bound the panel and the target, the caller the rest.
-                unsafe { vector::avx512::$name($($arg),*) }
+                unsafe { crate::levels::avx512::$name($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             VectorLevel::V3 => {
                 // SAFETY: AVX2 and FMA were detected; otherwise as above.
-                unsafe { vector::avx2::$name($($arg),*) }
+                unsafe { crate::levels::avx2::$name($($arg),*) }
             }
             #[cfg(target_arch = "aarch64")]
             // SAFETY: every machine has NEON; otherwise as above.
-            VectorLevel::Neon => unsafe { vector::neon::$name($($arg),*) },
+            VectorLevel::Neon => unsafe { crate::levels::neon::$name($($arg),*) },
             // SAFETY: as above.
-            _ => unsafe { vector::portable::$name($($arg),*) },
+            _ => unsafe { crate::levels::portable::$name($($arg),*) },
         }
     };
 }

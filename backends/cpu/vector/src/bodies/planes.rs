@@ -1,11 +1,17 @@
 //! The bodies of depthwise convolutions: a channel's plane is copied into a padded frame, and every tap adds a vector.
 
+use crate::simd::{VectorLevel, level};
+use crate::tile::at_level;
+
 /// Where the vectors of a plane's results lie: `rows` rows of `wide` results, `pitch` elements from one row to the next in the
 /// frame.
 #[derive(Clone, Copy, Debug)]
 pub struct PlaneShape {
+    /// Rows of results.
     pub rows: usize,
+    /// Results of a row.
     pub wide: usize,
+    /// Elements from one row to the next in the frame.
     pub pitch: usize,
     /// One or two: from one result of a row to the next in the frame.
     pub step: usize,
@@ -14,11 +20,40 @@ pub struct PlaneShape {
 /// What is done with a result: a summand, and bounds that NaN passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
+    /// What is added first.
     pub shift: f32,
+    /// The least result.
     pub low: f32,
     /// Positive if a negative zero becomes positive, else negative.
     pub zero: f32,
+    /// The largest result.
     pub high: f32,
+}
+
+/// All results of a plane: the sums of `w[t]` times what lies `taps[t]` further, within bounds. What lies beyond a row's end is written again
+/// with the next row.
+///
+/// # Safety
+/// `data` has a vector at each tap of every result, or two where results are two apart; `out` holds the results.
+pub unsafe fn plane(
+    shape: PlaneShape,
+    taps: &[usize],
+    w: &[f32],
+    data: &[f32],
+    bounds: Bounds,
+    out: &mut [f32],
+) {
+    at_level!(plane(shape, taps, w, data, bounds, out));
+}
+
+/// Every second element of `from`, from the first.
+///
+/// # Panics
+/// If an element is not there.
+#[inline]
+pub fn every_second(from: &[f32], to: &mut [f32]) {
+    // Vectors inside both are accessed.
+    at_level!(every_second(from, to));
 }
 
 /// Vectors computed at once.
@@ -27,7 +62,7 @@ pub const GROUP: usize = 4;
 /// Defines `plane` and `every_second` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! planes {
     ($(#[$feature:meta])*) => {
-        use crate::vector::planes::{Bounds, GROUP, PlaneShape};
+        use crate::bodies::planes::{Bounds, GROUP, PlaneShape};
 
         /// All results of a plane: the sums of `w[t]` times what lies `taps[t]` further. What lies beyond a row's end is
         /// written again with the next row.
@@ -123,4 +158,4 @@ macro_rules! planes {
         }
     };
 }
-pub(super) use planes;
+pub(crate) use planes;

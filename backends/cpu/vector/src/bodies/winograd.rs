@@ -2,11 +2,44 @@
 //!
 //! A tile of inputs and the points that it is transformed to have `N`, 4 or 6, along each axis; its results are two less.
 
+use crate::simd::{VectorLevel, level};
+use crate::tile::at_level;
+
 /// Beside zero and infinity, the polynomials of F(2×2, 3×3) are evaluated at ± 1, those of F(4×4, 3×3) at ± `NEAR` and ± `FAR`. Of points
 /// whose powers are exact these leave the least error: a fourth of that at 1 and 2.
 pub const NEAR: f32 = 0.625;
 /// See [`NEAR`].
 pub const FAR: f32 = 1.5;
+
+/// Writes the points of a tile of `extent` inputs along each axis, 4 or 6, whose elements are channels at `taps`: those of each point `apart`
+/// elements from those of the last.
+///
+/// # Safety
+/// There is a tap with all channels for each input, and room at `to` for those of each point.
+pub unsafe fn transform_input(
+    extent: usize,
+    taps: &[*const f32],
+    channels: usize,
+    to: *mut f32,
+    apart: usize,
+) {
+    at_level!(transform_input(extent, taps, channels, to, apart));
+}
+
+/// Writes the results of a tile of `extent` points along each axis, 4 or 6, where there is a place for them: those of channels, each point's
+/// `apart` elements from those of the last. True if all are finite.
+///
+/// # Safety
+/// Every point has all channels; `to` has a place for each result, which is null or has room for all channels.
+pub unsafe fn transform_output(
+    extent: usize,
+    from: *const f32,
+    apart: usize,
+    channels: usize,
+    to: &[*mut f32],
+) -> bool {
+    at_level!(transform_output(extent, from, apart, channels, to))
+}
 
 /// Defines `transform_input` and `transform_output` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! winograd {
@@ -20,7 +53,7 @@ macro_rules! winograd {
         $(#[$feature])*
         #[inline]
         fn points_of_line<const N: usize>(d: [Vector; N]) -> [Vector; N] {
-            use crate::vector::winograd::{FAR, NEAR};
+            use crate::bodies::winograd::{FAR, NEAR};
             let mut points = d;
             if N == 4 {
                 points[0] = subtract(d[0], d[2]);
@@ -47,7 +80,7 @@ macro_rules! winograd {
         $(#[$feature])*
         #[inline]
         fn results_of_line<const N: usize>(m: [Vector; N]) -> [Vector; N] {
-            use crate::vector::winograd::{FAR, NEAR};
+            use crate::bodies::winograd::{FAR, NEAR};
             let mut results = m;
             if N == 4 {
                 results[0] = add(add(m[0], m[1]), m[2]);
@@ -167,4 +200,4 @@ macro_rules! winograd {
         }
     };
 }
-pub(super) use winograd;
+pub(crate) use winograd;

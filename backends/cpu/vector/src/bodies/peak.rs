@@ -1,5 +1,14 @@
 //! The body that finds how many multiply-adds a core does in a second, for any kind of vector.
 
+use crate::simd::{VectorLevel, level};
+use crate::tile::at_level;
+
+/// So many rounds of independent multiply-adds; how many those are. `seed` is not known when this is compiled.
+pub fn multiply_adds(rounds: usize, seed: f32) -> usize {
+    // Nothing in memory is accessed.
+    at_level!(multiply_adds(rounds, seed))
+}
+
 /// Defines `multiply_adds` for a level, whose module defines `Vector` and the operations on it.
 macro_rules! peak {
     ($(#[$feature:meta])*) => {
@@ -23,4 +32,4 @@ macro_rules! peak {
         }
     };
 }
-pub(super) use peak;
+pub(crate) use peak;

@@ -1,8 +1,7 @@
 //! Floats of 16 bits as f32, for any kind of vector.
 
-use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
-use crate::vector;
+use crate::tile::at_level;
 use half::{bf16, f16};
 
 /// Floats of 16 bits.
@@ -99,4 +98,4 @@ macro_rules! halves {
         }
     };
 }
-pub(super) use halves;
+pub(crate) use halves;

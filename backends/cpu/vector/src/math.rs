@@ -71,8 +71,9 @@ pub fn log(x: f32) -> f32 {
 pub struct Places<const N: usize> {
     /// Coefficients of each power at each place.
     pub coefficients: [[f32; 16]; N],
-    /// From one place to the next, and how many there are in a unit.
+    /// From one place to the next.
     pub step: f32,
+    /// How many there are in a unit.
     pub steps: f32,
     /// The last number that is nearer to the last place than to the next.
     pub end: f32,

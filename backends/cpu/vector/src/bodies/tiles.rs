@@ -4,13 +4,13 @@
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
-        use crate::gemm::chain::{Operand, Ramp, Scale, Step};
-        use crate::vector::operands::{Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
-        use crate::gemm::kernel::{PanelLines, Panels, Part, Right, Target};
+        use crate::steps::{Operand, Ramp, Scale, Step};
+        use crate::bodies::operands::{Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
+        use crate::tile::{PanelLines, Panels, Part, Right, Target};
         use std::mem::MaybeUninit;
 
         /// # Safety
-        /// As [`crate::gemm::kernel::tiles`], on a machine of this level.
+        /// As [`crate::tile::tiles`], on a machine of this level.
         pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, t: &Target<'_>) {
             let depth = panels.depth;
             // SAFETY: the contract of the caller is that of the callee.
@@ -56,7 +56,7 @@ macro_rules! tiles {
         /// One tile whose rows lie anywhere.
         ///
         /// # Safety
-        /// As [`crate::gemm::kernel::pointed`], on a machine of this level.
+        /// As [`crate::tile::pointed`], on a machine of this level.
         pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
             let b = Packed::<_, LANES>::lines(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
@@ -73,7 +73,7 @@ macro_rules! tiles {
         /// Tiles whose rows lie at equal distances.
         ///
         /// # Safety
-        /// As [`crate::gemm::kernel::even`], on a machine of this level.
+        /// As [`crate::tile::even`], on a machine of this level.
         pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
             let b = Packed::<_, LANES>::lines(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
@@ -337,4 +337,4 @@ macro_rules! tiles {
         }
     };
 }
-pub(super) use tiles;
+pub(crate) use tiles;

@@ -3,23 +3,18 @@
 //! Sums, products, bounds and ramps are applied while the sums of a tile are in registers, what follows them, from the first function or kept
 //! value on, before the tile is written. What steps compute has the bits that the register code of the same program computes.
 
-use super::kernel::{Part, Target, at_level};
-use crate::launch::Epilogue;
-use crate::pointwise::{Binary, Dst, ElementSource, Fused, Instr, Op, Ref, RegisterCode, Unary};
+use crate::SharedSlice;
+use crate::bodies::functions::Function;
+use crate::bodies::planes::Bounds;
 use crate::simd::{VectorLevel, level};
-use crate::threads::SharedSlice;
-use crate::vector;
-use crate::vector::functions::Function;
-use crate::vector::planes::Bounds;
-use mlc_dsl::ir::DType;
-use smallvec::{SmallVec, smallvec};
+use crate::tile::{Part, Target, at_level};
 use std::ops::Range;
 
 /// Most steps of a chain.
-const MOST: usize = 16;
+pub const MOST: usize = 16;
 
 /// Values that may be kept beside the running one.
-const SLOTS: usize = 2;
+pub const SLOTS: usize = 2;
 
 /// Where a value is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +26,8 @@ pub enum Slot {
 }
 
 impl Slot {
-    const ALL: [Slot; SLOTS] = [Slot::A, Slot::B];
+    /// All of them.
+    pub const ALL: [Slot; SLOTS] = [Slot::A, Slot::B];
 
     /// Its number.
     pub fn index(self) -> usize {
@@ -57,25 +53,35 @@ pub enum Operand<'a> {
 /// A line that is held between bounds: a product, a sum, the larger one and the smaller one, each with a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
+    /// What the value is multiplied with.
     pub factor: f32,
+    /// What is added then.
     pub shift: f32,
+    /// The lower bound.
     pub low: f32,
+    /// The upper bound.
     pub high: f32,
 }
 
 /// What becomes of a value before a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
+    /// A product with it.
     Times(f32),
+    /// A quotient by it.
     Over(f32),
 }
 
 /// `(f(inner x) + shift) · (outer · x)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Curve {
+    /// The function.
     pub function: Function,
+    /// What becomes of `x` before it.
     pub inner: Scale,
+    /// What is added to its value.
     pub shift: f32,
+    /// What `x` is multiplied with beside it.
     pub outer: f32,
 }
 
@@ -217,35 +223,12 @@ pub const NONE: Chain<'static> =
     Chain { steps: [Step::Max(f32::NEG_INFINITY); MOST], len: 0, registers: 0 };
 
 impl<'a> Chain<'a> {
-    /// The chain that an epilogue is, for a result with rows of `n` elements that are computed `m` at a time. `inputs` are the
-    /// epilogue's, from number 1 on.
-    pub fn of(epilogue: &Epilogue, inputs: &[&'a [u8]], m: usize, n: usize) -> Option<Chain<'a>> {
-        Chain::of_program(&epilogue.fused, 0, inputs, m, n)
-    }
-
-    /// The chain that a program is in which input `held` becomes the result, with rows of `n` elements that are computed `m` at a time.
-    pub fn of_program(
-        fused: &Fused,
-        held: u16,
-        inputs: &[&'a [u8]],
-        m: usize,
-        n: usize,
-    ) -> Option<Chain<'a>> {
-        let (code, sources) = fused.parts();
-        let [(None, DType::F32)] = code.outputs.as_slice() else { return None };
-        if code.inputs.iter().any(|d| *d != DType::F32) {
-            return None;
-        }
-        let input = |k: u16| {
-            let data: &[f32] = bytemuck::cast_slice(inputs[k as usize]);
-            operand(&sources[k as usize], data, m, n)
-        };
-        let instrs = numbered(code, held)?;
-        let mut chain = Compiler { instrs: &instrs, chain: NONE, running: 0, slots: [None; SLOTS] };
-        for at in 0..instrs.len() {
-            chain.instr(at, &input)?;
-        }
-        let mut chain = chain.chain.with_gates();
+    /// Steps in their order, some of which are told to be gates; `None` if they are more than a chain has.
+    pub fn new(steps: &[Step<'a>]) -> Option<Chain<'a>> {
+        let mut chain = NONE;
+        chain.steps.get_mut(..steps.len())?.copy_from_slice(steps);
+        chain.len = steps.len();
+        let mut chain = chain.with_gates();
         chain.registers = chain.steps().iter().take_while(|s| s.in_registers()).count();
         Some(chain)
     }
@@ -415,185 +398,5 @@ impl<'a> Chain<'a> {
             first = part.end;
             (!part.is_empty()).then_some(part)
         })
-    }
-}
-
-/// An argument of an instruction: the sums are value 0, the result of instruction `i` is value `i + 1`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Arg {
-    Value(usize),
-    Number(f32),
-    Input(u16),
-}
-
-/// An operation and the numbers of what it computes with.
-type Numbered = (Op, [Arg; 2]);
-
-/// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
-fn numbered(code: &RegisterCode, held: u16) -> Option<SmallVec<[Numbered; 32]>> {
-    let mut holds: SmallVec<[usize; 32]> = smallvec![0; code.regs];
-    let last = code.instrs.len().checked_sub(1)?;
-    let mut numbered = SmallVec::new();
-    for (i, instr) in code.instrs.iter().enumerate() {
-        let Instr { op, dtype, args: [a, b, _], dst } = *instr;
-        let arg = |r: Ref| match r {
-            Ref::Reg(r) => Some(Arg::Value(holds[r as usize])),
-            Ref::In(k) if k == held => Some(Arg::Value(0)),
-            Ref::In(k) => Some(Arg::Input(k)),
-            Ref::Imm(k) => Some(Arg::Number(code.imms[k as usize].float as f32)),
-            Ref::Float(_) => None,
-        };
-        if dtype != DType::F32 || !matches!(op, Op::Unary(_) | Op::Binary(_)) {
-            return None;
-        }
-        numbered.push((op, [arg(a)?, arg(b)?]));
-        match dst {
-            Dst::Reg(r) => holds[r as usize] = i + 1,
-            // Only the last step writes the result.
-            Dst::Out(_) if i == last => {}
-            Dst::Out(_) => return None,
-        }
-    }
-    Some(numbered)
-}
-
-/// Writes the steps of instructions.
-struct Compiler<'a, 'i> {
-    instrs: &'i [Numbered],
-    chain: Chain<'a>,
-    /// The value that is the running one, and those that are kept.
-    running: usize,
-    slots: [Option<usize>; SLOTS],
-}
-
-impl<'a> Compiler<'a, '_> {
-    /// The steps of one instruction; `None` if there are none.
-    fn instr(&mut self, at: usize, input: &dyn Fn(u16) -> Option<Operand<'a>>) -> Option<()> {
-        let (op, [a, b]) = self.instrs[at];
-        match op {
-            Op::Unary(f) => {
-                self.run_on(a, at)?;
-                self.push(match f {
-                    Unary::Exp => Step::Map(Function::Exp),
-                    Unary::Sigmoid => Step::Map(Function::Sigmoid),
-                    Unary::Tanh => Step::Map(Function::Tanh),
-                    Unary::Erf => Step::Map(Function::Erf),
-                    Unary::Neg => Step::Mul(Operand::Number(-1.0)),
-                    _ => return None,
-                })?;
-            }
-            Op::Binary(Binary::Pow) => {
-                let Arg::Number(power @ (2.0 | 3.0)) = b else { return None };
-                self.run_on(a, at)?;
-                let kept = Operand::Kept(self.keep(at)?);
-                for _ in 1..power as usize {
-                    self.push(Step::Mul(kept))?;
-                }
-            }
-            Op::Binary(f) => {
-                let swaps = !matches!(f, Binary::Sub | Binary::Div);
-                // What is the running value already is left where it is.
-                let (a, b) = match b {
-                    Arg::Value(v) if swaps && (v == self.running || !is_value(a)) => (b, a),
-                    _ => (a, b),
-                };
-                self.run_on(a, at)?;
-                let other = match b {
-                    Arg::Number(x) => Operand::Number(x),
-                    Arg::Input(k) => input(k)?,
-                    Arg::Value(v) if v == self.running => Operand::Kept(self.keep(at)?),
-                    Arg::Value(v) => Operand::Kept(self.slot(v)?),
-                };
-                self.push(match (f, other) {
-                    (Binary::Add, x) => Step::Add(x),
-                    (Binary::Sub, Operand::Number(x)) => Step::Add(Operand::Number(-x)),
-                    (Binary::Sub, x) => Step::Sub(x),
-                    (Binary::Mul, x) => Step::Mul(x),
-                    (Binary::Div, x) => Step::Div(x),
-                    (Binary::Max, Operand::Number(x)) if bound(x) => Step::Max(x),
-                    (Binary::Min, Operand::Number(x)) if bound(x) => Step::Min(x),
-                    _ => return None,
-                })?;
-            }
-            Op::Compare(_) | Op::Select | Op::Cast(_) => return None,
-        }
-        self.running = at + 1;
-        Some(())
-    }
-
-    fn push(&mut self, step: Step<'a>) -> Option<()> {
-        *self.chain.steps.get_mut(self.chain.len)? = step;
-        self.chain.len += 1;
-        Some(())
-    }
-
-    /// Makes an argument of instruction `at` the running value; it is kept if it is used later.
-    fn run_on(&mut self, arg: Arg, at: usize) -> Option<()> {
-        let Arg::Value(value) = arg else { return None };
-        if value != self.running {
-            if self.is_used(self.running, at) {
-                self.keep(at)?;
-            }
-            let slot = self.slot(value)?;
-            self.push(Step::Take(slot))?;
-            self.running = value;
-        }
-        if self.is_used(value, at + 1) {
-            self.keep(at)?;
-        }
-        Some(())
-    }
-
-    /// Where the running value is kept, from instruction `at` on.
-    fn keep(&mut self, at: usize) -> Option<Slot> {
-        if let Some(slot) = self.slot(self.running) {
-            return Some(slot);
-        }
-        let free = |s: &Slot| self.slots[s.index()].is_none_or(|v| !self.is_used(v, at));
-        let slot = Slot::ALL.into_iter().find(free)?;
-        self.slots[slot.index()] = Some(self.running);
-        self.push(Step::Keep(slot))?;
-        Some(slot)
-    }
-
-    fn slot(&self, value: usize) -> Option<Slot> {
-        Slot::ALL.into_iter().find(|s| self.slots[s.index()] == Some(value))
-    }
-
-    /// True if an instruction from `from` on has the value as an argument.
-    fn is_used(&self, value: usize, from: usize) -> bool {
-        self.instrs[from..].iter().any(|(_, args)| args.contains(&Arg::Value(value)))
-    }
-}
-
-fn is_value(arg: Arg) -> bool {
-    matches!(arg, Arg::Value(_))
-}
-
-/// A bound that vectors treat as the register code does.
-fn bound(x: f32) -> bool {
-    !x.is_nan() && x.to_bits() != (-0.0f32).to_bits()
-}
-
-/// How an input lies over rows of `n` elements.
-fn operand<'a>(source: &ElementSource, data: &'a [f32], m: usize, n: usize) -> Option<Operand<'a>> {
-    match source {
-        ElementSource::Dense(at) => Some(Operand::Dense(data.get(*at..)?)),
-        ElementSource::Splat(at) => Some(Operand::Number(*data.get(*at)?)),
-        ElementSource::Strided(s) => {
-            let (offset, shape, strides) = s.walk();
-            let outer = |strides: &[isize]| strides.iter().all(|&s| s == 0);
-            match (shape, strides) {
-                ([.., wide], [rest @ .., 1]) if *wide == n && outer(rest) => {
-                    Some(Operand::Column(data.get(offset..offset + n)?))
-                }
-                ([.., rows, wide], [rest @ .., 1, 0])
-                    if *wide == n && rows % m.max(1) == 0 && outer(rest) =>
-                {
-                    Some(Operand::Row(data.get(offset..offset + rows)?))
-                }
-                _ => None,
-            }
-        }
     }
 }

@@ -6,18 +6,18 @@ use crate::arrays::array;
 type Vector = [f32; LANES];
 const LANES: usize = 4;
 
-super::tiles::tiles!(, [1 2 3 4], [], []);
-super::functions::functions!();
-super::rows::rows!();
-super::lines::lines!();
-super::strided_rows::strided_rows!();
-super::norms::norms!();
-super::pools::pools!();
-super::planes::planes!();
-super::winograd::winograd!();
-super::peak::peak!();
-super::halves::halves!();
-super::window_rows::window_rows!();
+crate::bodies::tiles::tiles!(, [1 2 3 4], [], []);
+crate::bodies::functions::functions!();
+crate::bodies::rows::rows!();
+crate::bodies::lines::lines!();
+crate::bodies::strided_rows::strided_rows!();
+crate::bodies::norms::norms!();
+crate::bodies::pools::pools!();
+crate::bodies::planes::planes!();
+crate::bodies::winograd::winograd!();
+crate::bodies::peak::peak!();
+crate::bodies::halves::halves!();
+crate::bodies::window_rows::window_rows!();
 
 #[inline(always)]
 fn map_both(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {

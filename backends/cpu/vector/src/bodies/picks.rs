@@ -47,6 +47,11 @@ impl Picks {
         self.places.len()
     }
 
+    /// True if the line has none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Vectors of places that lie near each other, if most do. What a vector reads is within the reach.
     fn near(places: &[usize], reach: usize) -> Option<How> {
         let (lanes, seen) = match level() {

@@ -1,8 +1,7 @@
 //! The body of poolings: the rows that the windows of a row of results meet are joined to a line, and neighbours in that line to results.
 
-use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
-use crate::vector;
+use crate::tile::at_level;
 
 /// How the elements of a window are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +29,13 @@ pub struct PoolPlane<'a> {
     pub starts: &'a [usize],
     /// How many of these belong to all rows of results up to each.
     pub ends: &'a [usize],
-    /// Columns that are seen, and where the first of them is in the line.
+    /// Columns that are seen.
     pub seen: usize,
+    /// Where the first of them is in the line.
     pub place: usize,
-    /// Elements of the line that a result joins, and the distance between them.
+    /// Elements of the line that a result joins.
     pub taps: usize,
+    /// The distance between them.
     pub apart: usize,
     /// One or two: from the first element of a result to that of the next.
     pub stride: usize,
@@ -80,10 +81,10 @@ pub fn pool_planes(
 /// Defines `pool_planes` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! pools {
     ($(#[$feature:meta])*) => {
-        use crate::vector::pools::{PoolPlane, Pooling};
+        use crate::bodies::pools::{PoolPlane, Pooling};
 
         /// # Safety
-        /// As [`crate::vector::pools::pool_planes`] asserts, on a machine of this level; the line holds what joins to the other operand.
+        /// As [`crate::bodies::pools::pool_planes`] asserts, on a machine of this level; the line holds what joins to the other operand.
         pub unsafe fn pool_planes(how: Pooling, p: PoolPlane<'_>, x: &[f32], size: usize, line: &mut [f32], out: &mut [f32]) {
             // SAFETY: as promised.
             unsafe {
@@ -181,4 +182,4 @@ macro_rules! pools {
         }
     };
 }
-pub(super) use pools;
+pub(crate) use pools;

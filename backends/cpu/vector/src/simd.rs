@@ -89,6 +89,9 @@ pub fn prefetch<T>(from: &[T], ahead: usize) {
 }
 
 /// Defines a function compiled for every [`VectorLevel`] and dispatched at run time.
+///
+/// [`VectorLevel`]: crate::simd::VectorLevel
+#[macro_export]
 macro_rules! simd {
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
@@ -117,11 +120,9 @@ macro_rules! simd {
         }
     };
 }
-pub(crate) use simd;
-
 /// All elements joined, in `LANES` sums side by side (a power of two).
 #[inline(always)]
-pub(super) fn fold<const LANES: usize>(
+pub fn fold<const LANES: usize>(
     x: &[f32],
     init: f32,
     f: impl Fn(f32, f32) -> f32,

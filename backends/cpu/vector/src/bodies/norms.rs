@@ -1,8 +1,7 @@
 //! Layer and root-mean-square norms of rows: the sums of several rows side by side, one for each element of a vector.
 
-use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
-use crate::vector;
+use crate::tile::at_level;
 
 /// What is taken from the elements of a row before they are scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +15,9 @@ pub enum Centre {
 /// A norm of rows: the reciprocal of its scale is the root of the mean square and `eps`.
 #[derive(Clone, Copy, Debug)]
 pub struct RowNorm<'a> {
+    /// What rows are measured from.
     pub centre: Centre,
+    /// What is added to the mean square.
     pub eps: f32,
     /// A factor for each element of a row.
     pub gain: &'a [f32],
@@ -38,7 +39,7 @@ pub fn normalised(norm: RowNorm<'_>, x: &[f32], out: &mut [f32]) {
 /// Defines `norm_rows` for a level, whose module defines `Vector`, `LANES`, the operations on it, and what `rows` defines.
 macro_rules! norms {
     ($(#[$feature:meta])*) => {
-        use crate::vector::norms::{Centre, RowNorm};
+        use crate::bodies::norms::{Centre, RowNorm};
 
         /// # Safety
         /// On a machine of this level; `x` and `out` are whole rows as long as the gain, and as the offset if there is a centre.
@@ -97,4 +98,4 @@ macro_rules! norms {
         }
     };
 }
-pub(super) use norms;
+pub(crate) use norms;

@@ -6,18 +6,18 @@ use std::arch::x86_64::*;
 type Vector = __m256;
 const LANES: usize = 8;
 
-super::tiles::tiles!(#[target_feature(enable = "avx2,fma,f16c")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)], []);
-super::functions::functions!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::rows::rows!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::lines::lines!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::strided_rows::strided_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::norms::norms!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::pools::pools!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::planes::planes!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::winograd::winograd!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::peak::peak!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::halves::halves!(#[target_feature(enable = "avx2,fma,f16c")]);
-super::window_rows::window_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::tiles::tiles!(#[target_feature(enable = "avx2,fma,f16c")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)], []);
+crate::bodies::functions::functions!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::rows::rows!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::lines::lines!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::strided_rows::strided_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::norms::norms!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::pools::pools!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::planes::planes!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::winograd::winograd!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::peak::peak!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::halves::halves!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::window_rows::window_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {

@@ -8,8 +8,9 @@
 pub struct WindowLine {
     /// Channel 0 of column 0, whether that is inside the image or not.
     pub first: *const f32,
-    /// The first column inside the image, and how many there are.
+    /// The first column inside the image.
     pub from: usize,
+    /// Columns inside.
     pub wide: usize,
 }
 
@@ -22,19 +23,22 @@ pub struct WindowRows<'a> {
     pub high: usize,
     /// Elements from one column to the next.
     pub step: usize,
-    /// Channels that every result is a sum over, and how the vector reads them.
+    /// Channels that every result is a sum over.
     pub group: usize,
+    /// How the vector reads them.
     pub groups: Groups,
     /// The first channel that is read.
     pub channel: usize,
-    /// Neighbouring taps of each line, and columns from one window to the next.
+    /// Neighbouring taps of each line.
     pub taps: usize,
+    /// Columns from one window to the next.
     pub stride: usize,
     /// Windows of each row.
     pub count: usize,
-    /// The weights of the vector for the first channel of the group and the first tap, and elements from one channel to the next; then those
-    /// of the next tap.
+    /// The weights of the vector for the first channel of the group and the first tap, then those of the next channel; after all channels
+    /// those of the next tap.
     pub weights: &'a [f32],
+    /// Elements from the weights of one channel to those of the next.
     pub apart: usize,
 }
 
@@ -87,18 +91,18 @@ macro_rules! every_column {
         $f!(16);
     };
 }
-pub(super) use every_column;
+pub(crate) use every_column;
 
 /// Defines `window_rows` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! window_rows {
     ($(#[$feature:meta])*) => {
-        use crate::vector::window_rows::{Groups, WindowLine, WindowRows, ZEROS, every_column};
+        use crate::bodies::window_rows::{Groups, WindowLine, WindowRows, ZEROS, every_column};
 
         /// One group whose channels every lane reads.
         const ONE: usize = 0;
 
         /// # Safety
-        /// As [`crate::gemm::kernel::window_rows`], on a machine of this level.
+        /// As [`crate::tile::window_rows`], on a machine of this level.
         pub unsafe fn window_rows(a: &WindowRows<'_>, t: &Target<'_>) {
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
@@ -248,4 +252,4 @@ macro_rules! window_rows {
         }
     };
 }
-pub(super) use window_rows;
+pub(crate) use window_rows;

@@ -1,8 +1,7 @@
 //! Rows joined to a number each, and the exponentials of a row with their sum.
 
-use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
-use crate::vector;
+use crate::tile::at_level;
 
 /// How the elements of a row are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +41,11 @@ pub struct Weighed<'a> {
     pub n: usize,
     /// From one row to the next.
     pub pitch: usize,
+    /// What scores are multiplied with.
     pub scale: f32,
-    /// The largest score of each row so far, and the sum of its weights.
+    /// The largest score of each row so far.
     pub tops: &'a mut [f32],
+    /// The sum of the weights of each row so far.
     pub sums: &'a mut [f32],
     /// What brings the weights before to the new largest score.
     pub shrinks: &'a mut [f32],
@@ -55,7 +56,7 @@ pub struct Weighed<'a> {
 pub fn weigh(rows: &mut Weighed<'_>) {
     let count = rows.tops.len();
     assert!(rows.sums.len() == count && rows.shrinks.len() == count, "a number per row");
-    let lanes = crate::gemm::kernel::shape().lanes();
+    let lanes = crate::tile::shape().lanes();
     assert!(rows.n.next_multiple_of(lanes) <= rows.pitch, "room for whole vectors");
     assert!(count * rows.pitch <= rows.scores.len(), "the rows are inside");
     at_level!(weigh(rows))
@@ -77,7 +78,7 @@ pub static NEW: [f32; 32] = {
 macro_rules! rows {
     ($(#[$feature:meta])*) => {
         use crate::math;
-        use crate::vector::rows::{Join, NEW, Weighed};
+        use crate::bodies::rows::{Join, NEW, Weighed};
 
         /// The elements of a vector joined in pairs.
         $(#[$feature])*
@@ -339,4 +340,4 @@ macro_rules! rows {
         }
     };
 }
-pub(super) use rows;
+pub(crate) use rows;

@@ -45,4 +45,4 @@ macro_rules! lines {
         }
     };
 }
-pub(super) use lines;
+pub(crate) use lines;

@@ -7,18 +7,18 @@ type Vector = float32x4_t;
 const LANES: usize = 4;
 
 // Up to 24 sums, so that a load for the next step does not wait for the last multiplication: elements of the left operand come into six registers.
-super::tiles::tiles!(#[target_feature(enable = "neon")], [1 2 3 4 5 6 7 8 9 10 11 12], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
-super::functions::functions!(#[target_feature(enable = "neon")]);
-super::rows::rows!(#[target_feature(enable = "neon")]);
-super::lines::lines!(#[target_feature(enable = "neon")]);
-super::strided_rows::strided_rows!(#[target_feature(enable = "neon")]);
-super::norms::norms!(#[target_feature(enable = "neon")]);
-super::pools::pools!(#[target_feature(enable = "neon")]);
-super::planes::planes!(#[target_feature(enable = "neon")]);
-super::winograd::winograd!(#[target_feature(enable = "neon")]);
-super::peak::peak!(#[target_feature(enable = "neon")]);
-super::halves::halves!(#[target_feature(enable = "neon")]);
-super::window_rows::window_rows!(#[target_feature(enable = "neon")]);
+crate::bodies::tiles::tiles!(#[target_feature(enable = "neon")], [1 2 3 4 5 6 7 8 9 10 11 12], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
+crate::bodies::functions::functions!(#[target_feature(enable = "neon")]);
+crate::bodies::rows::rows!(#[target_feature(enable = "neon")]);
+crate::bodies::lines::lines!(#[target_feature(enable = "neon")]);
+crate::bodies::strided_rows::strided_rows!(#[target_feature(enable = "neon")]);
+crate::bodies::norms::norms!(#[target_feature(enable = "neon")]);
+crate::bodies::pools::pools!(#[target_feature(enable = "neon")]);
+crate::bodies::planes::planes!(#[target_feature(enable = "neon")]);
+crate::bodies::winograd::winograd!(#[target_feature(enable = "neon")]);
+crate::bodies::peak::peak!(#[target_feature(enable = "neon")]);
+crate::bodies::halves::halves!(#[target_feature(enable = "neon")]);
+crate::bodies::window_rows::window_rows!(#[target_feature(enable = "neon")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {

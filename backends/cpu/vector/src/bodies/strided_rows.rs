@@ -1,8 +1,7 @@
 //! Sums of many rows, weighed, that lie where they are, some elements apart: no row is packed.
 
-use crate::gemm::kernel::at_level;
 use crate::simd::{VectorLevel, level};
-use crate::vector;
+use crate::tile::at_level;
 
 /// Rows of elements that lie side by side.
 #[derive(Clone, Copy)]
@@ -11,8 +10,9 @@ pub struct Rows<'a> {
     pub data: &'a [f32],
     /// From one row to the next.
     pub step: usize,
-    /// How many there are, and how long one is.
+    /// How many there are.
     pub count: usize,
+    /// Elements of one.
     pub len: usize,
 }
 
@@ -36,10 +36,10 @@ pub fn add_weighed(weights: &[f32], pitch: usize, rows: Rows<'_>, out: &mut [f32
 /// Defines `add_weighed` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! strided_rows {
     ($(#[$feature:meta])*) => {
-        use crate::vector::strided_rows::Rows as StridedRows;
+        use crate::bodies::strided_rows::Rows as StridedRows;
 
         /// # Safety
-        /// As [`crate::vector::strided_rows::add_weighed`], on a machine of this level.
+        /// As [`crate::bodies::strided_rows::add_weighed`], on a machine of this level.
         $(#[$feature])*
         pub unsafe fn add_weighed(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], lines: usize) {
             // SAFETY: the contract of the caller is that of the callee.
@@ -130,4 +130,4 @@ macro_rules! strided_rows {
         }
     };
 }
-pub(super) use strided_rows;
+pub(crate) use strided_rows;

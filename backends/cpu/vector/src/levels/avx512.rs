@@ -6,18 +6,18 @@ use std::arch::x86_64::*;
 type Vector = __m512;
 const LANES: usize = 16;
 
-super::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
-super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::strided_rows::strided_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::norms::norms!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::winograd::winograd!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::peak::peak!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::halves::halves!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::window_rows::window_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
+crate::bodies::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::strided_rows::strided_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::norms::norms!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::winograd::winograd!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::peak::peak!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::halves::halves!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::window_rows::window_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {

@@ -1,0 +1,22 @@
+//! Kernels that are written once for all kinds of vectors: a module per level defines the operations, macros the bodies.
+//!
+//! The only place with intrinsics for floats. Every body is held against the reference interpreter at every level that the machine has. Nothing here
+//! knows plans, layouts or operators: it is compiled apart from what changes often, since it takes longest.
+
+// The coefficients are written as they were fitted, in decimal.
+#![allow(clippy::excessive_precision, reason = "minimax coefficients keep their published digits")]
+
+pub mod arrays;
+mod bodies;
+mod levels;
+pub mod math;
+mod shared;
+pub mod simd;
+pub mod steps;
+pub mod tile;
+
+pub use bodies::peak::multiply_adds;
+pub use bodies::{
+    functions, halves, norms, picks, planes, pools, rows, strided_rows, transpose, winograd,
+};
+pub use shared::SharedSlice;
