@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models with open axes at every extent: operators of every operator set, exporters' idioms, random graphs.
 
-    python fuzz/open_axes.py --tool target/release/mlc-rewrite --time 600 [--seed 1] [--jobs 2] [--kinds operators,idioms,graphs]
+    python fuzz/open_axes.py --tool target/release/mlc-rewrite --time 600 [--seed 1] [--jobs 2] [--kinds operators,contrib,idioms,graphs]
                              [--ways standard,onnxruntime,run] [--opsets 7-26] [--operators Slice,Pad] [--extents 0,1,2,3,5,7] [--keep FOLDER]
     python fuzz/open_axes.py --tool TOOL --cases FOLDER    the folders there (model.onnx, K.in.npz, K.out.npz) instead
 
@@ -30,6 +30,7 @@ from onnx import numpy_helper
 import bounded
 import open_reduce
 from open_case import NAMINGS, Variant, build
+from open_contrib import CONTRIB
 from open_graphs import graph
 from open_idioms import IDIOMS
 from open_judge import declared_of, differ, fault_of, in_runtime, meant, misdeclared, node_counts, undisputed
@@ -42,6 +43,7 @@ FAULTS = ["wrong", "invalid", "shape", "narrowed", "refused", "panic", "slow"]
 VERDICTS = ["ok", "runtime", "disputed", *FAULTS, "grown"]
 # How often a way to declare axes is drawn.
 OFTEN = {"named": 6, "unranked": 1}
+TABLES = {"operators": CASES, "contrib": CONTRIB, "idioms": IDIOMS}
 TOLERANCE = {"float16": 1e-3, "bfloat16": 1e-2}
 
 
@@ -68,8 +70,7 @@ def plan(args):
     """All models of a campaign, in the order of the seed: what each needs to be made again in another process."""
     rng = random.Random(args.seed)
     jobs = []
-    tables = {"operators": CASES, "idioms": IDIOMS}
-    for kind, table in tables.items():
+    for kind, table in TABLES.items():
         if kind not in args.kinds:
             continue
         for op in args.operators or table:
@@ -102,7 +103,7 @@ def interleaved(a, b):
 def maker_of(kind, op, i):
     if kind == "graphs":
         return f"graph#{op}", lambda k: graph(k, op)
-    name, _, _, maker = {"operators": CASES, "idioms": IDIOMS}[kind][op][i]
+    name, _, _, maker = TABLES[kind][op][i]
     return name, maker
 
 
@@ -338,7 +339,7 @@ def arguments():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--batch", type=int, default=8, help="cases that one run of the tool is given, each in some variants")
-    p.add_argument("--kinds", default="operators,idioms,graphs")
+    p.add_argument("--kinds", default="operators,contrib,idioms,graphs")
     p.add_argument("--ways", default=",".join(WAYS))
     p.add_argument("--opsets", default="7-26")
     p.add_argument("--operators", default="")

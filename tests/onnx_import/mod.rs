@@ -14,6 +14,7 @@ mod control;
 mod decided;
 mod extremes;
 mod graphs;
+mod grouped_states;
 mod images;
 mod integers;
 mod invalid;

@@ -20,8 +20,20 @@ struct Gather {
     n: usize,
     inner: usize,
     count: usize,
-    /// Whether each element of the result has its own index.
-    elements: bool,
+    indices: Indices,
+    /// Indices in all.
+    held: usize,
+}
+
+/// What has an index of its own.
+#[derive(Clone, Copy, PartialEq)]
+enum Indices {
+    /// Every place along the axis.
+    Shared,
+    /// Every slice of the result, after so many axes.
+    Slices(usize),
+    /// Every element of the result.
+    Elements,
 }
 
 fn axis_of(site: &LaunchSite<'_>) -> Option<usize> {
@@ -30,15 +42,24 @@ fn axis_of(site: &LaunchSite<'_>) -> Option<usize> {
 
 /// Prepares a gather of slices.
 pub fn gather(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    gather_of(site, false)
+    gather_of(site, Indices::Shared)
 }
 
 /// Prepares a gather of elements.
 pub fn gather_elements(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    gather_of(site, true)
+    let [_, i] = site.args else { return None };
+    let axes = axis_of(site)?.checked_add(1)?;
+    let mut behind = i.layout.shape.iter().zip(&i.layout.strides).skip(axes);
+    // An index that is repeated along the axes behind says which slices are copied.
+    let repeats = axes < i.layout.rank() && behind.all(|(&d, &s)| d == 1 || s == 0);
+    let indices = match repeats {
+        true => Indices::Slices(axes),
+        false => Indices::Elements,
+    };
+    gather_of(site, indices)
 }
 
-fn gather_of(site: &LaunchSite<'_>, elements: bool) -> Option<Box<dyn Launch>> {
+fn gather_of(site: &LaunchSite<'_>, indices: Indices) -> Option<Box<dyn Launch>> {
     let [x, i] = site.args else { return None };
     let axis = axis_of(site)?;
     if !x.layout.is_dense() || axis >= x.layout.rank() {
@@ -46,14 +67,21 @@ fn gather_of(site: &LaunchSite<'_>, elements: bool) -> Option<Box<dyn Launch>> {
     }
     let n = x.layout.shape[axis];
     let inner: usize = x.layout.shape[axis + 1..].iter().product();
-    let count = if elements { i.layout.shape[axis] } else { i.layout.len() };
+    let count = match indices {
+        Indices::Shared => i.layout.len(),
+        Indices::Slices(_) | Indices::Elements => i.layout.shape[axis],
+    };
     // Slices are copied as bytes, wherever they lie.
-    let (dtype, size) = match elements || inner == 1 {
+    let (dtype, size) = match indices == Indices::Elements || inner == 1 {
         true => (x.dtype, 1),
         false => (DType::U8, x.dtype.size()),
     };
     let (at, inner) = (x.layout.offset * size, inner * size);
-    Some(Box::new(Gather { dtype, at, n, inner, count, elements }))
+    let held = match indices {
+        Indices::Slices(axes) => i.layout.shape[..axes].iter().product(),
+        Indices::Shared | Indices::Elements => i.layout.len(),
+    };
+    Some(Box::new(Gather { dtype, at, n, inner, count, indices, held }))
 }
 
 impl Launch for Gather {
@@ -62,7 +90,7 @@ impl Launch for Gather {
     }
 
     fn scratch(&self) -> u64 {
-        (self.count as u64).saturating_mul(8)
+        (self.held as u64).saturating_mul(8)
     }
 
     fn run(
@@ -71,8 +99,18 @@ impl Launch for Gather {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let index = &inputs[1];
-        with_scratch::<usize, 1, _>([index.layout.len()], |[places]| {
+        let whole = &inputs[1];
+        let first;
+        let index = match self.indices {
+            Indices::Slices(axes) => {
+                let Layout { shape, strides, offset } = whole.layout;
+                let (shape, strides) = (shape[..axes].into(), strides[..axes].into());
+                first = Layout { shape, strides, offset: *offset };
+                &Array { layout: &first, ..*whole }
+            }
+            Indices::Shared | Indices::Elements => whole,
+        };
+        with_scratch::<usize, 1, _>([self.held], |[places]| {
             self.take(cx, index, places, inputs, outputs)
         })
     }
@@ -135,7 +173,7 @@ impl Gather {
         out: &mut [T],
     ) {
         let (n, inner, count) = (self.n, self.inner, self.count);
-        if self.elements {
+        if self.indices == Indices::Elements {
             let (from, to) = (n * inner, count * inner);
             let blocks = out.chunks_exact_mut(to).zip(places.chunks_exact(to));
             for ((out, places), x) in blocks.zip(x.chunks_exact(from)) {
@@ -151,7 +189,8 @@ impl Gather {
             }
             return;
         }
-        if inner == 1 {
+        let is_shared = self.indices == Indices::Shared;
+        if inner == 1 && is_shared {
             cx.threads.chunks(out, count, GRAIN, |at, part| {
                 let rows = part.chunks_exact_mut(count).zip(x[at / count * n..].chunks_exact(n));
                 for (line, row) in rows {
@@ -161,9 +200,9 @@ impl Gather {
             return;
         }
         cx.threads.chunks(out, inner, SLICES, |at, part| {
-            for (r, line) in part.chunks_exact_mut(inner.max(1)).enumerate() {
-                let row = at / inner + r;
-                let from = (row / count * n + places[row % count]) * inner;
+            for (line, slice) in part.chunks_exact_mut(inner.max(1)).zip(at / inner..) {
+                let place = places[if is_shared { slice % count } else { slice }];
+                let from = (slice / count * n + place) * inner;
                 line.copy_from_slice(&x[from..from + inner]);
             }
         });

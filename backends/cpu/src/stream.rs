@@ -5,17 +5,21 @@ use super::resolve::room;
 use super::results::Around;
 use super::run::{CompiledPlan, Extents, all_aligned, needs_data};
 use bytes::Bytes;
+use itertools::Itertools;
 use mlc_backends::BackendError;
 use mlc_backends::state::{Feed, Roomy, State, StateMemory, Step, put};
 use mlc_backends::symbols::SymbolBindings;
-use mlc_dsl::ir::{DType, NodeKind, Tensor, Value};
+use mlc_dsl::ir::{DType, Extent, NodeKind, Tensor, Value};
 use mlc_dsl::plan::{Room, growing_axis};
-use mlc_dsl::strided_views::is_concatenation;
+use mlc_dsl::strided_views::{self, View, is_concatenation};
 use std::any::Any;
 use std::sync::Arc;
 
 /// The least extent of memory with room.
 const LEAST: usize = 16;
+
+/// An extent that leaves nothing empty and says how elements lie.
+const SMALL: i64 = 3;
 
 impl StateMemory for Buffer {
     fn bytes(&self) -> &[u8] {
@@ -122,12 +126,13 @@ impl CompiledPlan {
         }
     }
 
-    /// The outputs that are an input and more after it: those that lie in its memory where all symbols are small numbers.
+    /// The outputs that are an input and more after it: those that lie in its memory where symbols are small numbers.
     pub(crate) fn appended_outputs(&self) -> Vec<(usize, usize)> {
         let program = &self.plan.program;
-        let small = |_: &str| Some(3);
+        let extents = self.small_extents();
+        let small = |s: &str| extents.get(s);
         let room = |output: usize| {
-            let input = self.begins_with(program.outputs[output].1)?;
+            let input = self.begins_with(program.outputs[output].1).0?;
             let axis = growing_axis(program, output, input)?;
             let next = program.ty(program.outputs[output].1).shape[axis].eval(&small)?;
             let extent = usize::try_from(next).ok()?.checked_add(1)?;
@@ -148,21 +153,42 @@ impl CompiledPlan {
         out
     }
 
-    /// The input whose elements a value begins with: the first part of concatenations, through views.
-    fn begins_with(&self, mut v: Value) -> Option<usize> {
+    /// A small extent for every symbol, such that what is cut from an input before more is put behind it is all of it, where that can be.
+    fn small_extents(&self) -> SymbolBindings {
         let program = &self.plan.program;
+        let all = program.outputs.iter().flat_map(|(_, v)| self.begins_with(*v).1);
+        let missing: Vec<Extent> = all.collect();
+        let mut out = SymbolBindings::default();
+        let declared = program.inputs.iter().flat_map(|(_, ty)| &ty.shape);
+        for symbol in declared.flat_map(Extent::symbols).sorted().dedup() {
+            missing.iter().for_each(|e| out.learn(e, 0));
+            if out.get(&symbol).is_none() {
+                out.learn(&Extent::sym(&symbol), SMALL);
+            }
+        }
+        out
+    }
+
+    /// The input whose elements a value begins with, the first part of concatenations, through views; and how many elements slices of it leave
+    /// out along each axis.
+    fn begins_with(&self, mut v: Value) -> (Option<usize>, Vec<Extent>) {
+        let program = &self.plan.program;
+        let mut left_out = vec![];
         loop {
             let node = program.node(v.node);
-            match node.kind {
-                NodeKind::Input(k) => return Some(k as usize),
-                NodeKind::Apply(call, _)
-                    if self.library.is_view(program, v.node)
-                        || is_concatenation(&self.library.call(call).name) =>
-                {
-                    v = *node.args.first()?;
-                }
-                NodeKind::Const(_) | NodeKind::Apply(..) => return None,
+            let NodeKind::Apply(call, _) = node.kind else { break };
+            let is_passed = self.library.is_view(program, v.node)
+                || is_concatenation(&self.library.call(call).name);
+            let Some(&first) = node.args.first().filter(|_| is_passed) else { break };
+            let (from, to) = (&program.ty(first).shape, &program.ty(v).shape);
+            if strided_views::of(program, &self.library, v.node) == Some(View::Slice) {
+                left_out.extend(from.iter().zip(to).filter(|(a, b)| a != b).map(|(a, b)| a - b));
             }
+            v = first;
+        }
+        match program.node(v.node).kind {
+            NodeKind::Input(k) => (Some(k as usize), left_out),
+            NodeKind::Const(_) | NodeKind::Apply(..) => (None, vec![]),
         }
     }
 }

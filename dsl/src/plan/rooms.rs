@@ -96,7 +96,10 @@ impl MemoryPlanner<'_> {
         let parts = kernel.arguments(self.program);
         let (&first, others) = parts.split_first()?;
         let (Some(state), Some(seen)) = part(self, first)? else { return None };
-        let apart = |v: &Value| part(self, *v).is_some_and(|(s, _)| s != Some(state));
+        let apart = |v: &Value| {
+            let at = part(self, *v);
+            at.is_some_and(|(s, lies)| s != Some(state) || lies.is_some_and(|l| l.is_empty()))
+        };
         if !self.spines[state].contains(&anchor) || !others.iter().all(apart) {
             return None;
         }

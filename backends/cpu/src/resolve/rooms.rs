@@ -35,6 +35,8 @@ impl Resolver<'_> {
             parts.push(self.place(*a)?.clone());
         }
         let first = parts.remove(0);
+        // What is empty may be a view of the same memory.
+        parts.retain(|part| !part.layout.is_empty());
         let at = TempId::of_room(room);
         let mut shape = first.layout.shape.clone();
         let mut to = Vec::with_capacity(parts.len());

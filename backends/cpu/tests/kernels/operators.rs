@@ -394,6 +394,21 @@ fn movements() {
                 (0..3).map(|a| c.apply("gather", &[("axis", Attr::int(a))], &[t, i])).collect();
             let j = c.given(Tensor::from_i64(DType::I32, vec![3, 2, 5], &[1; 30]));
             let e = c.apply("gather_elements", &[("axis", Attr::int(1))], &[t, j]);
+            // An index that is repeated along the axes behind its own, and one that is so before it.
+            let rows = c.given(Tensor::from_i64(DType::I64, vec![3, 2], &[0, -1, 3, 1, 2, 2]));
+            let columns = c.given(Tensor::from_i64(DType::I32, vec![6], &[2, 0, -3, 1, 1, -1]));
+            let mut repeated = |i, map: &[i64], shape: [i64; 3]| {
+                let attrs =
+                    [("map", Attr::ints(map.iter().copied())), ("shape", Attr::ints(shape))];
+                c.apply("broadcast", &attrs, &[i])
+            };
+            let f = [
+                (repeated(rows, &[0, 1], [3, 2, 5]), 1),
+                (repeated(columns, &[2], [3, 4, 6]), 2),
+                (repeated(columns, &[0], [6, 4, 5]), 0),
+            ];
+            let f = f
+                .map(|(i, axis)| c.apply("gather_elements", &[("axis", Attr::int(axis))], &[t, i]));
             let y = c.input(dtype, &[3, 2, 5]);
             let k = c.apply("concat", &[("axis", Attr::int(1))], &[t, y]);
             let v = c.constant(dtype, &[]);
@@ -404,6 +419,7 @@ fn movements() {
             );
             let mut out = vec![s, r, e, k, p];
             out.extend(g);
+            out.extend(f);
             out
         });
     }
