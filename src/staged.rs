@@ -11,10 +11,10 @@ use crate::session::Session;
 use crate::stack::with_room;
 #[cfg(feature = "cli")]
 use mlc_dsl::ir::Type;
-use mlc_dsl::ir::{DType, Program, Tensor};
+use mlc_dsl::ir::{DType, NodeKind, Program, Tensor};
 use mlc_onnx::{
     Answers, Container, Part as Imports, Questions, RawDim, RawModel, RawNode, RawValueInfo, Stage,
-    import_part,
+    import_part, import_stage,
 };
 #[cfg(feature = "cli")]
 use mlc_onnx::{Asked, ImportError};
@@ -52,7 +52,7 @@ pub(crate) fn decided(
     unpack(&mut raw, inputs);
     let mut answers = Answers::default();
     for round in 0..=most {
-        match mlc_onnx::import_stage(&raw, model.library(), &answers) {
+        match import_stage(&raw, model.library(), &answers) {
             Ok(Stage::Done(imported)) => {
                 return Ok(Some(model.clone().imported_as(*imported, answers.len())));
             }
@@ -214,10 +214,13 @@ pub(crate) struct Part {
     known: Mutex<Vec<(Key, Arc<Step>)>>,
 }
 
+/// Element types and extents of inputs by name; extents that are left open are `None`.
+type Types = BTreeMap<String, (DType, Vec<Option<usize>>)>;
+
 /// What decides how a part is imported.
 #[derive(Clone, PartialEq)]
 struct Key {
-    types: BTreeMap<String, (DType, Vec<usize>)>,
+    types: Types,
     answers: Answers,
     /// True if the elements of inputs decided an answer, not only their extents.
     of_data: bool,
@@ -225,6 +228,8 @@ struct Key {
 
 /// How far an import comes.
 enum Step {
+    /// Nowhere while extents are open.
+    Closed,
     /// To questions that extents decide; `None` where the answers are known.
     Asks {
         questions: Questions,
@@ -243,6 +248,12 @@ enum Step {
 
 /// Steps of a part that are kept.
 const MOST_STEPS: usize = 64;
+
+/// Programs of a part that are optimised: of what is decided in more ways the next one is not worth the time.
+const MOST_OPTIMISED: usize = 4;
+
+/// Nodes of a program that answers questions again in each run, and computes nothing that the rest reads.
+const FEW_NODES: usize = 16;
 
 impl StagedRuns {
     pub fn new(model: Model, prepare: Box<Prepare>) -> StagedRuns {
@@ -275,10 +286,15 @@ impl Context {
         of_data: bool,
     ) -> Result<Vec<(String, Tensor)>, Error> {
         let mut part = part.clone();
-        let mut key = Key::of(&inputs, Answers::default(), of_data);
+        let open = part.open_types(&inputs);
+        let mut key = match open {
+            Some(types) => Key { types, answers: Answers::default(), of_data },
+            None => Key::closed(&inputs, Answers::default(), of_data),
+        };
         for _ in 0..MOST_PARTS {
             let step = self.step(&part, &key, &inputs)?;
             match &*step {
+                Step::Closed => key = Key::closed(&inputs, Answers::default(), of_data),
                 Step::Done(session) => {
                     inputs.retain(|name, _| session.takes(name) || !seen.contains(name));
                     return session.run_tensors(inputs);
@@ -303,7 +319,7 @@ impl Context {
                     seen.extend(computed.iter().map(|(name, _)| name.clone()));
                     inputs.extend(computed.into_iter().filter(|(name, _)| rest.reads(name)));
                     key.answers.keep_those_of(&rest.raw);
-                    (part, key) = (rest.clone(), Key::of(&inputs, key.answers, key.of_data));
+                    (part, key) = (rest.clone(), Key::closed(&inputs, key.answers, key.of_data));
                 }
             }
         }
@@ -337,11 +353,14 @@ impl Context {
         key: &Key,
         inputs: &HashMap<String, Tensor>,
     ) -> Result<Step, Error> {
+        if key.is_open() {
+            return self.imported_open(part, key);
+        }
         let mut raw = part.raw.clone();
         enter_shapes(&mut raw, inputs);
         unpack(&mut raw, inputs);
         let imported = import_part(&raw, self.model.library(), &key.answers);
-        let of_data = key.of_data;
+        let of_data = key.of_data || part.is_decided_often();
         Ok(match imported.map_err(|e| self.model.refused(e))? {
             Imports::Whole(Stage::Done(imported)) => {
                 Step::Done((self.prepare)(&imported.program, of_data)?)
@@ -360,6 +379,27 @@ impl Context {
             },
         })
     }
+
+    /// The same with extents left open, as far as no question is about them and questions are answered at once.
+    fn imported_open(&self, part: &Part, key: &Key) -> Result<Step, Error> {
+        let imported = import_stage(&part.raw, self.model.library(), &key.answers);
+        Ok(match imported {
+            Ok(Stage::Done(imported)) => {
+                Step::Done((self.prepare)(&imported.program, part.is_decided_often())?)
+            }
+            Ok(Stage::Asks(asked)) if asked.questions.of_data && is_short(&asked.program) => {
+                let session = Some((self.prepare)(&asked.program, true)?);
+                Step::Asks { questions: asked.questions, session }
+            }
+            Ok(Stage::Asks(_)) | Err(_) => Step::Closed,
+        })
+    }
+}
+
+/// True if a program has few nodes.
+fn is_short(program: &Program) -> bool {
+    let applied = program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Apply(..)));
+    !program.outputs.is_empty() && applied.count() <= FEW_NODES
 }
 
 /// Runs on what a session takes of some values.
@@ -385,6 +425,42 @@ impl Part {
         &self.raw.graph.inputs
     }
 
+    /// True if it was made ready in several ways already.
+    fn is_decided_often(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().filter(|(_, s)| matches!(**s, Step::Done(_))).count() >= MOST_OPTIMISED
+    }
+
+    /// The types of inputs with the extents open that are declared so. None if nothing is open, or the inputs do not fit: what they are then
+    /// is found out for their extents.
+    fn open_types(&self, inputs: &HashMap<String, Tensor>) -> Option<Types> {
+        let mut symbols: HashMap<&str, usize> = HashMap::new();
+        let mut open = false;
+        let mut types = Types::new();
+        for input in &self.raw.graph.inputs {
+            let (dims, tensor) = (input.dims.as_ref()?, inputs.get(&input.name)?);
+            let fits = input.containers.is_empty()
+                && dims.len() == tensor.shape().len()
+                && input.dtype.is_none_or(|d| d == tensor.dtype());
+            let mut shape = Vec::with_capacity(dims.len());
+            for (dim, &n) in dims.iter().zip(tensor.shape()) {
+                let same = match dim {
+                    RawDim::Symbol(s) => *symbols.entry(s).or_insert(n) == n,
+                    RawDim::Known(declared) => *declared == n as u64,
+                    RawDim::Unknown => false,
+                };
+                if !(fits && same) {
+                    return None;
+                }
+                let is_open = matches!(dim, RawDim::Symbol(_));
+                open |= is_open;
+                shape.push((!is_open).then_some(n));
+            }
+            types.insert(input.name.clone(), (tensor.dtype(), shape));
+        }
+        (open && inputs.len() == types.len()).then_some(types)
+    }
+
     /// True if an input, or an element of one, has this name.
     fn reads(&self, name: &str) -> bool {
         let own = |i: &RawValueInfo| {
@@ -397,8 +473,103 @@ impl Part {
 }
 
 impl Key {
-    fn of(inputs: &HashMap<String, Tensor>, answers: Answers, of_data: bool) -> Key {
-        let ty = |t: &Tensor| (t.dtype(), t.shape().to_vec());
+    /// Of inputs with all their extents.
+    fn closed(inputs: &HashMap<String, Tensor>, answers: Answers, of_data: bool) -> Key {
+        let ty = |t: &Tensor| (t.dtype(), t.shape().iter().map(|&n| Some(n)).collect());
         Key { types: inputs.iter().map(|(n, t)| (n.clone(), ty(t))).collect(), answers, of_data }
+    }
+
+    fn is_open(&self) -> bool {
+        self.types.values().any(|(_, shape)| shape.contains(&None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use mlc_onnx::{RawAttr, RawGraph};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn value(name: &str, dtype: DType, dims: &[RawDim]) -> RawValueInfo {
+        let (dtype, dims) = (Some(dtype), Some(dims.to_vec()));
+        RawValueInfo { name: name.into(), dtype, dims, containers: vec![] }
+    }
+
+    fn node(op: &str, inputs: &[&str], output: &str, attrs: &[(&str, RawAttr)]) -> RawNode {
+        RawNode {
+            op_type: op.into(),
+            inputs: inputs.iter().map(|s| s.to_string()).collect(),
+            outputs: vec![output.into()],
+            attrs: attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
+            ..RawNode::default()
+        }
+    }
+
+    /// What a branch puts behind its past, if it has one.
+    fn branch(nodes: Vec<RawNode>) -> RawAttr {
+        let outputs = vec![RawValueInfo { name: "all".into(), ..RawValueInfo::default() }];
+        RawAttr::Graph(Box::new(RawGraph { nodes, outputs, ..RawGraph::default() }))
+    }
+
+    /// A decoder with and without a cache in one file, by a flag of the run.
+    fn merged() -> RawModel {
+        let joined = node("Concat", &["past", "x"], "all", &[("axis", RawAttr::Int(0))]);
+        let branches = [
+            ("then_branch", branch(vec![joined])),
+            ("else_branch", branch(vec![node("Neg", &["x"], "all", &[])])),
+        ];
+        let symbol = |s: &str| RawDim::Symbol(s.into());
+        let graph = RawGraph {
+            nodes: vec![node("If", &["cached"], "y", &branches)],
+            inputs: vec![
+                value("x", DType::F32, &[symbol("s"), RawDim::Known(2)]),
+                value("past", DType::F32, &[symbol("p"), RawDim::Known(2)]),
+                value("cached", DType::Bool, &[RawDim::Known(1)]),
+            ],
+            outputs: vec![RawValueInfo { name: "y".into(), ..RawValueInfo::default() }],
+            ..RawGraph::default()
+        };
+        let opset_imports = [(String::new(), 17)].into_iter().collect();
+        RawModel { ir_version: 8, opset_imports, graph, ..RawModel::default() }
+    }
+
+    #[test]
+    fn a_flag_of_the_run_leaves_extents_open() {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let bytes = mlc_onnx::to_bytes(&merged()).expect("it is written");
+        let model = Model::from_bytes(bytes).expect("it is read");
+        let library = model.library.clone();
+        let prepare = move |program: &Program, _: bool| {
+            MADE.fetch_add(1, Ordering::Relaxed);
+            Session::of_program(program, &library, &Device::cpu())
+        };
+        let runs = StagedRuns::new(model, Box::new(prepare));
+        for (s, p) in [(1, 3), (2, 4), (5, 0), (1, 9)] {
+            for cached in [true, false] {
+                let counted = |from: usize, n: usize| -> Vec<f64> {
+                    (from..from + 2 * n).map(|i| i as f64).collect()
+                };
+                let matrix = |from: usize, n: usize| {
+                    Tensor::from_f64(DType::F32, vec![n, 2], &counted(from, n))
+                };
+                let given = [
+                    ("x".to_string(), matrix(2 * p, s)),
+                    ("past".to_string(), matrix(0, p)),
+                    (
+                        "cached".to_string(),
+                        Tensor::from_i64(DType::Bool, vec![1], &[cached.into()]),
+                    ),
+                ];
+                let found = runs.run(given.into_iter().collect()).expect("it runs");
+                let expected = match cached {
+                    true => counted(0, s + p),
+                    false => counted(2 * p, s).into_iter().map(|x| -x).collect(),
+                };
+                assert_eq!(found[0].1.to_f64(), expected, "{s} after {p}, {cached}");
+            }
+        }
+        // What asks for the flag, and either branch.
+        assert_eq!(MADE.load(Ordering::Relaxed), 3);
     }
 }
