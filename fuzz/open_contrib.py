@@ -75,7 +75,7 @@ for kind, options in [("plain", {}), ("rotary", {"rotary": True}), ("packed", {"
         @case(f"GroupQueryAttention#prompt_{kind}_{batch}")
         def _(k, options=options, batch=batch):
             b = 1 if batch == "one" else k.dim("b")
-            q, _, rest = grouped(k, b, k.dim("s"), k.dim("none", 0), **options)
+            q, _, rest = grouped(k, b, k.dim("s"), 0, **options)
             total = as_int(k, extent(k, q, 1))
             k.out(*rest(total, lasts(k, q, total)))
 
