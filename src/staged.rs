@@ -2,7 +2,8 @@
 //!
 //! Such a model is imported as far as it goes. The values that are asked for next are computed from the inputs of the run,
 //! and the model is imported again with the answers, until all is decided: then it is a program like any other, for these
-//! inputs. Bodies of loops that ask by themselves are run as models of their own, as often as the loop runs. Sequences and optionals among the inputs are given by their elements.
+//! inputs. Extents that the model leaves open stay so where no question is about them, and whole numbers that answer one are extents by
+//! themselves if they can be: then the program is that of other runs, too. Bodies of loops that ask by themselves are run as models of their own, as often as the loop runs. Sequences and optionals among the inputs are given by their elements.
 
 use crate::control_runs::ControlRun;
 use crate::error::{Error, ErrorKind};
@@ -286,42 +287,47 @@ impl Context {
         of_data: bool,
     ) -> Result<Vec<(String, Tensor)>, Error> {
         let mut part = part.clone();
-        let open = part.open_types(&inputs);
-        let mut key = match open {
-            Some(types) => Key { types, answers: Answers::default(), of_data },
-            None => Key::closed(&inputs, Answers::default(), of_data),
-        };
+        // What is known when the part begins, and now; whether its extents are open.
+        let (mut given, mut open) = (Answers::default(), true);
+        let (mut answers, mut of_data) = (given.clone(), of_data);
         for _ in 0..MOST_PARTS {
+            let opened = open.then(|| part.opened(&inputs, &answers, of_data)).flatten();
+            let (key, symbols) = match opened {
+                Some(opened) => opened,
+                None => (Key::closed(&inputs, answers.clone(), of_data), vec![]),
+            };
+            inputs.extend(symbols.iter().cloned());
             let step = self.step(&part, &key, &inputs)?;
             match &*step {
-                Step::Closed => key = Key::closed(&inputs, Answers::default(), of_data),
+                Step::Closed => (answers, open) = (given.clone(), false),
                 Step::Done(session) => {
                     inputs.retain(|name, _| session.takes(name) || !seen.contains(name));
                     return session.run_tensors(inputs);
                 }
                 Step::Asks { questions, session } => {
                     let computed = session.as_ref().map(|s| run_with(s, &inputs)).transpose()?;
-                    key.answers.add(questions, tensors(computed.unwrap_or_default()));
-                    key.of_data |= questions.of_data;
+                    answers.add(questions, tensors(computed.unwrap_or_default()));
+                    of_data |= questions.of_data;
                 }
                 Step::Cut { before, passed, questions, controls, rest } => {
                     let mut computed = run_with(before, &inputs)?;
-                    key.answers.add(questions, tensors(computed.split_off(*passed)));
-                    key.of_data |= questions.of_data;
+                    answers.add(questions, tensors(computed.split_off(*passed)));
+                    of_data |= questions.of_data;
                     seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
                     inputs.extend(computed.iter().cloned());
                     for control in controls {
-                        computed.extend(control.run(self, &inputs, key.of_data)?);
+                        computed.extend(control.run(self, &inputs, of_data)?);
                         seen.extend(control.reads());
                     }
-                    key.of_data |= controls.iter().any(ControlRun::is_of_data);
+                    of_data |= controls.iter().any(ControlRun::is_of_data);
                     inputs.retain(|name, _| rest.reads(name) || !seen.contains(name));
                     seen.extend(computed.iter().map(|(name, _)| name.clone()));
                     inputs.extend(computed.into_iter().filter(|(name, _)| rest.reads(name)));
-                    key.answers.keep_those_of(&rest.raw);
-                    (part, key) = (rest.clone(), Key::closed(&inputs, key.answers, key.of_data));
+                    answers.keep_those_of(&rest.raw);
+                    (part, given, open) = (rest.clone(), answers.clone(), true);
                 }
             }
+            symbols.iter().for_each(|(name, _)| drop(inputs.remove(name)));
         }
         Err(too_many())
     }
@@ -380,10 +386,12 @@ impl Context {
         })
     }
 
-    /// The same with extents left open, as far as no question is about them and questions are answered at once.
+    /// The same with extents left open, as far as no question is about them.
     fn imported_open(&self, part: &Part, key: &Key) -> Result<Step, Error> {
-        let imported = import_stage(&part.raw, self.model.library(), &key.answers);
-        Ok(match imported {
+        let mut raw = part.raw.clone();
+        raw.graph.inputs.extend(key.answers.symbols().map(symbol_input));
+        let library = self.model.library();
+        Ok(match import_stage(&raw, library, &key.answers) {
             Ok(Stage::Done(imported)) => {
                 Step::Done((self.prepare)(&imported.program, part.is_decided_often())?)
             }
@@ -391,9 +399,27 @@ impl Context {
                 let session = Some((self.prepare)(&asked.program, true)?);
                 Step::Asks { questions: asked.questions, session }
             }
+            Ok(Stage::Asks(asked)) if asked.questions.of_data => {
+                match import_part(&raw, library, &key.answers) {
+                    Ok(Imports::Cut(cut)) if cut.controls.is_empty() => Step::Cut {
+                        before: (self.prepare)(&cut.program, part.is_decided_often())?,
+                        passed: cut.passed,
+                        questions: cut.questions,
+                        controls: vec![],
+                        rest: Arc::new(Part::new(cut.rest)),
+                    },
+                    Ok(Imports::Cut(_) | Imports::Whole(_)) | Err(_) => Step::Closed,
+                }
+            }
             Ok(Stage::Asks(_)) | Err(_) => Step::Closed,
         })
     }
+}
+
+/// An input without elements whose first extent is that of a symbol.
+fn symbol_input(symbol: &str) -> RawValueInfo {
+    let dims = Some(vec![RawDim::Symbol(symbol.into()), RawDim::Known(0)]);
+    RawValueInfo { name: symbol.into(), dtype: Some(DType::Bool), dims, containers: vec![] }
 }
 
 /// True if a program has few nodes.
@@ -431,11 +457,31 @@ impl Part {
         known.iter().filter(|(_, s)| matches!(**s, Step::Done(_))).count() >= MOST_OPTIMISED
     }
 
-    /// The types of inputs with the extents open that are declared so. None if nothing is open, or the inputs do not fit: what they are then
+    /// What decides how the part is imported with the extents open that are declared so, and answers that may be extents; and inputs that say
+    /// what these are. None if no extent is open, or not all inputs are declared.
+    fn opened(
+        &self,
+        inputs: &HashMap<String, Tensor>,
+        answers: &Answers,
+        of_data: bool,
+    ) -> Option<(Key, Vec<(String, Tensor)>)> {
+        let types = self.open_types(inputs);
+        let (answers, symbols) = answers.opened();
+        let key = Key { types: types?, answers, of_data };
+        if !key.is_open() {
+            return None;
+        }
+        let tensor = |(name, n): (String, usize)| {
+            let none = Tensor::new(DType::Bool, vec![n, 0], bytes::Bytes::new());
+            Some((name, none.ok()?))
+        };
+        Some((key, symbols.into_iter().map(tensor).collect::<Option<_>>()?))
+    }
+
+    /// The types of inputs with the extents open that are declared so. None if the inputs do not fit: what they are then
     /// is found out for their extents.
     fn open_types(&self, inputs: &HashMap<String, Tensor>) -> Option<Types> {
         let mut symbols: HashMap<&str, usize> = HashMap::new();
-        let mut open = false;
         let mut types = Types::new();
         for input in &self.raw.graph.inputs {
             let (dims, tensor) = (input.dims.as_ref()?, inputs.get(&input.name)?);
@@ -453,12 +499,11 @@ impl Part {
                     return None;
                 }
                 let is_open = matches!(dim, RawDim::Symbol(_));
-                open |= is_open;
                 shape.push((!is_open).then_some(n));
             }
             types.insert(input.name.clone(), (tensor.dtype(), shape));
         }
-        (open && inputs.len() == types.len()).then_some(types)
+        (inputs.len() == types.len()).then_some(types)
     }
 
     /// True if an input, or an element of one, has this name.
@@ -479,97 +524,12 @@ impl Key {
         Key { types: inputs.iter().map(|(n, t)| (n.clone(), ty(t))).collect(), answers, of_data }
     }
 
+    /// True if an extent is open.
     fn is_open(&self) -> bool {
-        self.types.values().any(|(_, shape)| shape.contains(&None))
+        let types = self.types.values().any(|(_, shape)| shape.contains(&None));
+        types || self.answers.symbols().next().is_some()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Device;
-    use mlc_onnx::{RawAttr, RawGraph};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    fn value(name: &str, dtype: DType, dims: &[RawDim]) -> RawValueInfo {
-        let (dtype, dims) = (Some(dtype), Some(dims.to_vec()));
-        RawValueInfo { name: name.into(), dtype, dims, containers: vec![] }
-    }
-
-    fn node(op: &str, inputs: &[&str], output: &str, attrs: &[(&str, RawAttr)]) -> RawNode {
-        RawNode {
-            op_type: op.into(),
-            inputs: inputs.iter().map(|s| s.to_string()).collect(),
-            outputs: vec![output.into()],
-            attrs: attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
-            ..RawNode::default()
-        }
-    }
-
-    /// What a branch puts behind its past, if it has one.
-    fn branch(nodes: Vec<RawNode>) -> RawAttr {
-        let outputs = vec![RawValueInfo { name: "all".into(), ..RawValueInfo::default() }];
-        RawAttr::Graph(Box::new(RawGraph { nodes, outputs, ..RawGraph::default() }))
-    }
-
-    /// A decoder with and without a cache in one file, by a flag of the run.
-    fn merged() -> RawModel {
-        let joined = node("Concat", &["past", "x"], "all", &[("axis", RawAttr::Int(0))]);
-        let branches = [
-            ("then_branch", branch(vec![joined])),
-            ("else_branch", branch(vec![node("Neg", &["x"], "all", &[])])),
-        ];
-        let symbol = |s: &str| RawDim::Symbol(s.into());
-        let graph = RawGraph {
-            nodes: vec![node("If", &["cached"], "y", &branches)],
-            inputs: vec![
-                value("x", DType::F32, &[symbol("s"), RawDim::Known(2)]),
-                value("past", DType::F32, &[symbol("p"), RawDim::Known(2)]),
-                value("cached", DType::Bool, &[RawDim::Known(1)]),
-            ],
-            outputs: vec![RawValueInfo { name: "y".into(), ..RawValueInfo::default() }],
-            ..RawGraph::default()
-        };
-        let opset_imports = [(String::new(), 17)].into_iter().collect();
-        RawModel { ir_version: 8, opset_imports, graph, ..RawModel::default() }
-    }
-
-    #[test]
-    fn a_flag_of_the_run_leaves_extents_open() {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let bytes = mlc_onnx::to_bytes(&merged()).expect("it is written");
-        let model = Model::from_bytes(bytes).expect("it is read");
-        let library = model.library.clone();
-        let prepare = move |program: &Program, _: bool| {
-            MADE.fetch_add(1, Ordering::Relaxed);
-            Session::of_program(program, &library, &Device::cpu())
-        };
-        let runs = StagedRuns::new(model, Box::new(prepare));
-        for (s, p) in [(1, 3), (2, 4), (5, 0), (1, 9)] {
-            for cached in [true, false] {
-                let counted = |from: usize, n: usize| -> Vec<f64> {
-                    (from..from + 2 * n).map(|i| i as f64).collect()
-                };
-                let matrix = |from: usize, n: usize| {
-                    Tensor::from_f64(DType::F32, vec![n, 2], &counted(from, n))
-                };
-                let given = [
-                    ("x".to_string(), matrix(2 * p, s)),
-                    ("past".to_string(), matrix(0, p)),
-                    (
-                        "cached".to_string(),
-                        Tensor::from_i64(DType::Bool, vec![1], &[cached.into()]),
-                    ),
-                ];
-                let found = runs.run(given.into_iter().collect()).expect("it runs");
-                let expected = match cached {
-                    true => counted(0, s + p),
-                    false => counted(2 * p, s).into_iter().map(|x| -x).collect(),
-                };
-                assert_eq!(found[0].1.to_f64(), expected, "{s} after {p}, {cached}");
-            }
-        }
-        // What asks for the flag, and either branch.
-        assert_eq!(MADE.load(Ordering::Relaxed), 3);
-    }
-}
+mod tests;

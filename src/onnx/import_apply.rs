@@ -161,10 +161,9 @@ impl<'a> Sheet<'a> {
             self.undecided.push(v);
             self.undecided.len() - 1
         });
-        let answer = self.answers.get(&self.place_of_question(), asked)?.as_ref()?;
-        let known = Known::of(answer).map(Rc::new);
-        self.known.insert(v, known.clone());
-        known
+        let known = self.answers.get(&self.place_of_question(), asked).map(Rc::new)?;
+        self.known.insert(v, Some(known.clone()));
+        Some(known)
     }
 
     /// The same of an input that may hold numbers which mean something to this node alone, such as -1 for the rest.

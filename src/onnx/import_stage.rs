@@ -7,9 +7,9 @@ use super::import::{Imported, Importing, Reading, import_as};
 use super::import_error::ImportError;
 use super::import_items::NodeItems;
 use super::raw::{RawModel, RawNode};
-use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
-use mlc_dsl::shape_values::MAX_ELEMENTS;
+use mlc_dsl::shape_values::{Known, KnownElement, MAX_ELEMENTS};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Where a question came up: the first result of a node of the main graph, and how many nodes of its bodies were read before.
@@ -17,7 +17,19 @@ pub(super) type Place = (String, usize);
 
 /// The answers so far: equal ones give the same import up to the next question of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answers(BTreeMap<Place, Vec<Option<Tensor>>>);
+pub struct Answers(BTreeMap<Place, Vec<Option<Answer>>>);
+
+/// What a question is answered by.
+#[derive(Clone, Debug, PartialEq)]
+enum Answer {
+    Elements(Tensor),
+    /// A whole number in a tensor of one element, which a symbol stands for.
+    Extent {
+        dtype: DType,
+        shape: Vec<usize>,
+        symbol: String,
+    },
+}
 
 /// Questions that came up together.
 #[derive(Debug, Default)]
@@ -104,6 +116,7 @@ impl Answers {
                 Source::Known(answer) => answer.clone(),
                 Source::Computed => computed.next().filter(|t| t.len() <= MAX_ELEMENTS),
             };
+            let answer = answer.map(Answer::Elements);
             self.0.entry(place.clone()).or_default().push(answer);
         }
     }
@@ -125,8 +138,42 @@ impl Answers {
         self.0.retain(|(name, _), _| names.contains(name.as_str()));
     }
 
-    pub(super) fn get(&self, place: &Place, question: usize) -> Option<&Option<Tensor>> {
-        self.0.get(place)?.get(question)
+    /// The same but for whole numbers that may be extents, for which symbols stand; and the symbols with their values.
+    pub fn opened(&self) -> (Answers, Vec<(String, usize)>) {
+        let mut symbols = vec![];
+        let mut all = self.clone();
+        for ((node, step), answers) in &mut all.0 {
+            for (i, answer) in answers.iter_mut().enumerate() {
+                let Some(Answer::Elements(t)) = answer else { continue };
+                let is_one = t.len() == 1 && t.dtype().is_int();
+                let Some(n) = is_one.then(|| usize::try_from(t.get_i128(0)).ok()).flatten() else {
+                    continue;
+                };
+                let symbol = format!("asked {i} by {node} {step}");
+                symbols.push((symbol.clone(), n));
+                let (dtype, shape) = (t.dtype(), t.shape().to_vec());
+                *answer = Some(Answer::Extent { dtype, shape, symbol });
+            }
+        }
+        (all, symbols)
+    }
+
+    /// The symbols that stand for answers.
+    pub fn symbols(&self) -> impl Iterator<Item = &str> {
+        self.0.values().flatten().filter_map(|answer| match answer {
+            Some(Answer::Extent { symbol, .. }) => Some(symbol.as_str()),
+            Some(Answer::Elements(_)) | None => None,
+        })
+    }
+
+    pub(super) fn get(&self, place: &Place, question: usize) -> Option<Known> {
+        match self.0.get(place)?.get(question)?.as_ref()? {
+            Answer::Elements(t) => Known::of(t),
+            Answer::Extent { dtype, shape, symbol } => {
+                let elements = vec![KnownElement::Int(Extent::sym(symbol))];
+                Some(Known { dtype: *dtype, shape: shape.clone(), elements })
+            }
+        }
     }
 
     pub(super) fn count(&self, place: &Place) -> usize {
@@ -170,7 +217,7 @@ fn staged(raw: &RawModel, library: &Library, reading: &Reading<'_>) -> Result<St
 }
 
 /// The same, but the model is cut where questions come up, so that what is before them is computed once, and the bodies of
-/// control flow that asks are models of their own. The extents of the inputs must be numbers for that.
+/// control flow that asks are models of their own. Of open extents those of the model's inputs pass a cut.
 ///
 /// # Errors
 /// A node that no value would make readable.

@@ -10,7 +10,7 @@ use super::import_error::ImportError;
 use super::import_stage::{Asked, Control, Cut, Place, Questions, Source};
 use super::opaque;
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
-use mlc_dsl::ir::{NodeKind, Tensor, Value};
+use mlc_dsl::ir::{Extent, NodeKind, Tensor, Type, Value};
 use mlc_dsl::shape_values::MAX_ELEMENTS;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -197,6 +197,7 @@ impl Importer<'_> {
         let made = graph.nodes.iter().enumerate().filter(|(i, _)| !waiting.nodes.contains(i));
         let makers: HashMap<&str, usize> =
             made.flat_map(|(i, n)| n.outputs.iter().map(move |o| (o.as_str(), i))).collect();
+        let symbols = symbols_of(&graph.inputs);
         let mut open: Vec<String> = graph.outputs.iter().map(|o| o.name.clone()).collect();
         open.extend(waiting.nodes.iter().flat_map(|&i| opaque::reads(&graph.nodes[i])));
         let mut seen = BTreeSet::new();
@@ -209,7 +210,7 @@ impl Importer<'_> {
                 continue;
             };
             let value = self.values.get(&name).and_then(|v| v.tensor());
-            match value.filter(|&v| self.sheet.builder.ty(v).known_shape().is_some()) {
+            match value.filter(|&v| passes(self.sheet.builder.ty(v), &symbols)) {
                 Some(v) => match self.sheet.known(v).and_then(|k| k.tensor()) {
                     Some(tensor) => drop(seam.constants.insert(name, tensor)),
                     None => drop(seam.computed.insert(name, v)),
@@ -233,8 +234,7 @@ impl Importer<'_> {
             graph.inputs.iter().filter(|i| seam.kept.contains(&i.name)).cloned().collect();
         inputs.extend(seam.computed.iter().map(|(name, v)| {
             let ty = self.sheet.builder.ty(*v);
-            let extents = ty.shape.iter().filter_map(|e| e.as_const());
-            let dims = extents.map(|n| RawDim::Known(n.unsigned_abs())).collect();
+            let dims = ty.shape.iter().map(dim).collect();
             let dtype = Some(ty.dtype);
             RawValueInfo { name: name.clone(), dtype, dims: Some(dims), containers: vec![] }
         }));
@@ -251,6 +251,28 @@ impl Importer<'_> {
             initializers: constants.map(|(name, t)| (name.clone(), t.clone())).collect(),
             nodes: seam.nodes.iter().map(|&i| graph.nodes[i].clone()).collect(),
         }
+    }
+}
+
+/// The symbols that inputs declare.
+fn symbols_of(inputs: &[RawValueInfo]) -> HashSet<&str> {
+    let dims = inputs.iter().flat_map(|i| i.dims.iter().flatten());
+    dims.filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.as_str()) } else { None }).collect()
+}
+
+/// True if a tensor of this type can be an input of the rest: its extents are numbers, or follow from symbols of the model's inputs.
+fn passes(ty: &Type, symbols: &HashSet<&str>) -> bool {
+    ty.shape.iter().flat_map(Extent::symbols).all(|s| symbols.contains(&*s))
+}
+
+/// An extent as it is declared: of those that are computed equal ones have one name.
+fn dim(extent: &Extent) -> RawDim {
+    match extent.as_const() {
+        Some(n) => RawDim::Known(n.unsigned_abs()),
+        None => RawDim::Symbol(match extent.symbols().as_slice() {
+            [symbol] if *extent == Extent::sym(symbol) => symbol.to_string(),
+            _ => extent.to_string(),
+        }),
     }
 }
 
