@@ -3,7 +3,8 @@
 //! Such a model is imported as far as it goes. The values that are asked for next are computed from the inputs of the run,
 //! and the model is imported again with the answers, until all is decided: then it is a program like any other, for these
 //! inputs. Extents that the model leaves open stay so where no question is about them, and whole numbers that answer one are extents by
-//! themselves if they can be: then the program is that of other runs, too. Bodies of loops that ask by themselves are run as models of their own, as often as the loop runs. Sequences and optionals among the inputs are given by their elements.
+//! themselves if they can be: then the program is that of other runs, too. Bodies of loops that ask by themselves are run as models of their
+//! own, as often as the loop runs. Sequences and optionals among the inputs are given by their elements.
 
 use crate::control_runs::ControlRun;
 use crate::error::{Error, ErrorKind};

@@ -57,7 +57,7 @@ fn raw(kind: Kind, extents: Extents, is_open: bool) -> RawModel {
     let args = feeds(extents).into_iter().zip(symbols);
     let mut args: Vec<Arg> = args.map(|(t, s)| if is_open { Sym(t, s) } else { In(t) }).collect();
     args.push(Const(ints(&[], &[1])));
-    args.extend([Const(drawn(6, &[12, D / 2])), Const(drawn(7, &[12, D / 2]))]);
+    args.extend([Const(drawn(6, &[32, D / 2])), Const(drawn(7, &[32, D / 2]))]);
     let mut read: Vec<&str> = ["x0", "x1", "x2", "x3", "x4", "x5", "total"].to_vec();
     if kind.rotary {
         read.extend(["x8", "x9"]);

@@ -25,6 +25,7 @@ mod extents;
 mod extremes;
 mod fallback;
 mod fused;
+mod gather;
 mod gemm;
 mod graph;
 mod half_precision;

@@ -206,10 +206,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "gather" => native(
             ANY,
             Nothing,
-            &[
-                ("gather", data_movement::gather),
-                ("gather_elements", data_movement::gather_elements),
-            ],
+            &[("gather", gather::gather), ("gather_elements", gather::gather_elements)],
         ),
         "concat" => native(ANY, Nothing, &[("concat", data_movement::concat)]),
         "pad" => native(ANY, Nothing, &[("pad", data_movement::pad)]),
