@@ -13,14 +13,14 @@ use crate::session::Session;
 use crate::stack::with_room;
 #[cfg(feature = "cli")]
 use mlc_dsl::ir::Type;
-use mlc_dsl::ir::{DType, NodeKind, Program, Tensor};
+use mlc_dsl::ir::{DType, Extent, Node, NodeKind, Program, Tensor};
 use mlc_onnx::{
     Answers, Container, Part as Imports, Questions, RawDim, RawModel, RawNode, RawValueInfo, Stage,
     import_part, import_stage,
 };
 #[cfg(feature = "cli")]
 use mlc_onnx::{Asked, ImportError};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Rounds of questions that a model is imported for as a whole.
@@ -396,19 +396,25 @@ impl Context {
             Ok(Stage::Done(imported)) => {
                 Step::Done((self.prepare)(&imported.program, part.is_decided_often())?)
             }
-            Ok(Stage::Asks(asked)) if asked.questions.of_data && is_short(&asked.program) => {
+            Ok(Stage::Asks(asked))
+                if asked.questions.of_data
+                    && is_short(&asked.program)
+                    && is_bound(&asked.program) =>
+            {
                 let session = Some((self.prepare)(&asked.program, true)?);
                 Step::Asks { questions: asked.questions, session }
             }
             Ok(Stage::Asks(asked)) if asked.questions.of_data => {
                 match import_part(&raw, library, &key.answers) {
-                    Ok(Imports::Cut(cut)) if cut.controls.is_empty() => Step::Cut {
-                        before: (self.prepare)(&cut.program, part.is_decided_often())?,
-                        passed: cut.passed,
-                        questions: cut.questions,
-                        controls: vec![],
-                        rest: Arc::new(Part::new(cut.rest)),
-                    },
+                    Ok(Imports::Cut(cut)) if cut.controls.is_empty() && is_bound(&cut.program) => {
+                        Step::Cut {
+                            before: (self.prepare)(&cut.program, part.is_decided_often())?,
+                            passed: cut.passed,
+                            questions: cut.questions,
+                            controls: vec![],
+                            rest: Arc::new(Part::new(cut.rest)),
+                        }
+                    }
                     Ok(Imports::Cut(_) | Imports::Whole(_)) | Err(_) => Step::Closed,
                 }
             }
@@ -421,6 +427,13 @@ impl Context {
 fn symbol_input(symbol: &str) -> RawValueInfo {
     let dims = Some(vec![RawDim::Symbol(symbol.into()), RawDim::Known(0)]);
     RawValueInfo { name: symbol.into(), dtype: Some(DType::Bool), dims, containers: vec![] }
+}
+
+/// True if the shapes of its inputs say what all symbols of a program are: inputs that it does not read are not its own.
+fn is_bound(program: &Program) -> bool {
+    let bound: HashSet<&Extent> = program.inputs.iter().flat_map(|(_, ty)| &ty.shape).collect();
+    let mut symbols = program.nodes.iter().flat_map(Node::symbols);
+    symbols.all(|s| bound.contains(&Extent::sym(&s)))
 }
 
 /// True if a program has few nodes.

@@ -19,6 +19,9 @@ pub(super) type Place = (String, usize);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers(BTreeMap<Place, Vec<Option<Answer>>>);
 
+/// Whole numbers that a symbol may stand for. None and one often mean something of their own, and an end beyond all others is no extent.
+const EXTENTS: std::ops::Range<usize> = 2..1 << 31;
+
 /// What a question is answered by.
 #[derive(Clone, Debug, PartialEq)]
 enum Answer {
@@ -138,7 +141,7 @@ impl Answers {
         self.0.retain(|(name, _), _| names.contains(name.as_str()));
     }
 
-    /// The same but for whole numbers that may be extents, for which symbols stand; and the symbols with their values.
+    /// The same but for whole numbers that may be extents of some elements, for which symbols stand; and the symbols with their values.
     pub fn opened(&self) -> (Answers, Vec<(String, usize)>) {
         let mut symbols = vec![];
         let mut all = self.clone();
@@ -146,9 +149,8 @@ impl Answers {
             for (i, answer) in answers.iter_mut().enumerate() {
                 let Some(Answer::Elements(t)) = answer else { continue };
                 let is_one = t.len() == 1 && t.dtype().is_int();
-                let Some(n) = is_one.then(|| usize::try_from(t.get_i128(0)).ok()).flatten() else {
-                    continue;
-                };
+                let n = is_one.then(|| usize::try_from(t.get_i128(0)).ok()).flatten();
+                let Some(n) = n.filter(|n| EXTENTS.contains(n)) else { continue };
                 let symbol = format!("asked {i} by {node} {step}");
                 symbols.push((symbol.clone(), n));
                 let (dtype, shape) = (t.dtype(), t.shape().to_vec());
