@@ -155,14 +155,11 @@ const STEP: f64 = 0.05;
 
 /// The steps of a recurrence, one after the other; 0 for other operators.
 fn steps(at: &Size, call: &Callable, results: &[Type]) -> f64 {
-    let Some(r) = &call.recurrence else { return 0.0 };
-    let extent = |((_, pattern), ty): (&(Name, TypePattern), &Type)| {
-        let mut dims = pattern.dims.iter().flatten();
-        let axis = dims.position(|d| matches!(d, Dim::Axis(n) if *n == r.axis))?;
-        let axis = ty.rank().checked_sub(pattern.dims.iter().flatten().count() - axis)?;
+    let extent = |(output, ty): (usize, &Type)| {
+        let axis = call.axis_of_steps(output, ty.rank())?;
         ty.shape.get(axis).map(|e| at.extent(e))
     };
-    call.outputs.iter().zip(results).filter_map(extent).fold(0.0, f64::max)
+    results.iter().enumerate().filter_map(extent).fold(0.0, f64::max)
 }
 
 /// True if an attribute of the operator is a permutation that moves something.

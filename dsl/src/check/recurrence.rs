@@ -11,8 +11,8 @@ use crate::span::Span;
 enum Step {
     /// That of the element.
     Same,
-    /// Before it; `true` if "before" is towards higher indices.
-    Earlier(bool),
+    /// So many steps before it; `true` if "before" is towards higher indices.
+    Earlier(i64, bool),
     /// Anything else.
     Other,
 }
@@ -49,7 +49,7 @@ pub(super) fn find(c: &Callable, meanings: &[Meaning]) -> Result<Option<Recurren
             _ => found = Some(own),
         }
     }
-    let Some(found) = found else {
+    let Some(mut found) = found else {
         let message = format!("`{}` reads its own result, but has no recurrence", c.name);
         let help = "results are read in equations of which one reads an earlier step; else write two operators";
         return Err(error("R027", reads[0].span, message, help));
@@ -57,6 +57,7 @@ pub(super) fn find(c: &Callable, meanings: &[Meaning]) -> Result<Option<Recurren
     for r in &reads {
         finder.ordered(r, &found)?;
     }
+    found.reach = (0..c.outputs.len()).map(|result| finder.reach(result, &reads, &found)).collect();
     Ok(Some(found))
 }
 
@@ -112,8 +113,8 @@ impl Finder<'_> {
         let name = self.name(r.result);
         let steps = self.steps(r);
         let earlier = steps.iter().find_map(|(axis, s)| match s {
-            Step::Earlier(backwards) => {
-                Some(Recurrence { axis: axis.clone(), backwards: *backwards })
+            Step::Earlier(_, backwards) => {
+                Some(Recurrence { axis: axis.clone(), backwards: *backwards, reach: vec![] })
             }
             Step::Same | Step::Other => None,
         });
@@ -131,6 +132,22 @@ impl Finder<'_> {
         Ok(earlier)
     }
 
+    /// The most steps between an equation and what it reads of a result; `None` unless all of them take part in the steps.
+    fn reach(&self, result: usize, reads: &[OwnRead<'_>], of: &Recurrence) -> Option<u32> {
+        let distance = |r: &OwnRead<'_>| {
+            let steps = self.steps(r);
+            match steps.iter().find(|(a, _)| *a == of.axis)?.1 {
+                Step::Same => Some(0),
+                Step::Earlier(k, _) => u32::try_from(k).ok(),
+                Step::Other => None,
+            }
+        };
+        let own = reads.iter().filter(|r| r.result == result);
+        own.map(|r| distance(r).filter(|_| self.has(r.equation, &of.axis)))
+            .try_fold(0, |most, reach| Some(most.max(reach?)))
+            .filter(|_| self.has(result, &of.axis))
+    }
+
     /// What is read is computed before.
     fn ordered(&self, r: &OwnRead<'_>, of: &Recurrence) -> Result<(), Diag> {
         let (name, axis) = (self.name(r.result), &of.axis);
@@ -144,7 +161,7 @@ impl Finder<'_> {
         let fits = match at {
             _ if !stepwise => true,
             Some(Step::Same) => r.result < r.equation,
-            Some(Step::Earlier(backwards)) => backwards == of.backwards,
+            Some(Step::Earlier(_, backwards)) => backwards == of.backwards,
             Some(Step::Other) | None => false,
         };
         if fits {
@@ -166,7 +183,7 @@ fn step(e: &Expr, variable: usize) -> Step {
     match &e.kind {
         ExprKind::Binary(op @ (BinaryOp::Sub | BinaryOp::Add), a, b) if is_variable(a) => {
             match b.kind {
-                ExprKind::Int(k) if k >= 1 => Step::Earlier(*op == BinaryOp::Add),
+                ExprKind::Int(k) if k >= 1 => Step::Earlier(k, *op == BinaryOp::Add),
                 _ => Step::Other,
             }
         }

@@ -4,8 +4,8 @@
 //! kernel that reads it writes it out first. What depends only on constants is computed before the run. Scratch memory of kernels is
 //! not counted.
 
-use super::Kernel;
 use super::rooms::{Room, spine};
+use super::{Alive, Kernel};
 use crate::arena::{self, Buffer};
 use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::{Layout, PerAxis};
@@ -409,7 +409,7 @@ impl<'a> MemoryPlanner<'a> {
             let all = (0..results).map(|output| Value { node, output });
             let unread: Vec<Value> = all.filter(|v| !kernel.outputs.contains(v)).collect();
             if results > 1 {
-                unread.into_iter().for_each(|v| drop(self.written(k, v)));
+                unread.into_iter().for_each(|v| self.unread(k, kernel, v));
             }
         }
     }
@@ -438,6 +438,21 @@ impl<'a> MemoryPlanner<'a> {
         self.out.writes[k].push(self.out.buffers.len() - 1);
         let buffer = Some(self.out.buffers.len() - 1);
         StoredAt { buffer, room: None, layout: self.dense(ty), fixed: false }
+    }
+
+    /// A buffer for a result that no other kernel reads.
+    fn unread(&mut self, k: usize, kernel: &Kernel, value: Value) {
+        self.written(k, value);
+        let alive = Alive::of(self.program, self.library, kernel, value);
+        if let (Some(alive), Some(Needed { bytes, .. })) = (alive, self.out.buffers.last_mut()) {
+            let ty = self.program.ty(value);
+            let extent = ty.shape[alive.axis]
+                .eval(self.symbol)
+                .map_or(alive.steps as i64, |n| n.min(alive.steps as i64));
+            let mut held = ty.clone();
+            held.shape[alive.axis] = Extent::from(extent);
+            *bytes = self::bytes(&held, self.symbol).0;
+        }
     }
 
     /// What a view shows, or a buffer where strides cannot say it.

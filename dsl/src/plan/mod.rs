@@ -2,12 +2,14 @@
 //!
 //! Every backend executes a plan exactly as it is; [`faults`] finds what is wrong with one.
 
+mod alive;
 mod memory;
 mod operands;
 mod other_extents;
 mod rooms;
 mod validate;
 
+pub use alive::Alive;
 pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
 pub use operands::{Operand, Role};
 pub use other_extents::MemoryAt;

@@ -79,6 +79,26 @@ pub struct Load {
     /// The indices that may be outside of an axis, and its extent.
     pub checked: Vec<(Affine, i64)>,
     pub outside: Outside,
+    /// The step that is read, if the source holds the last ones only: the offset leaves it out.
+    pub step: Option<HeldStep>,
+}
+
+/// A step of a recurrence in a source that holds the last steps, step `t` of them in place `t % held`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldStep {
+    /// Its number.
+    pub number: Affine,
+    /// How many steps are held.
+    pub held: i64,
+    /// Elements from one place to the next.
+    pub stride: i64,
+}
+
+impl HeldStep {
+    /// How far its elements are from those of the first place.
+    pub fn offset(&self, slots: &[i64]) -> i64 {
+        self.number.eval(slots).rem_euclid(self.held) * self.stride
+    }
 }
 
 /// Elements at computed places.

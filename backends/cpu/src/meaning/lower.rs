@@ -4,12 +4,15 @@
 //! in f64, so that it decides as the reference interpreter does. Only what the meaning reads is read.
 
 use super::builder::Builder;
-use super::code::{Cast, Gather, Imm, Join, Load, Mode, Outside, Program, Step, Val, assign};
+use super::code::{
+    Cast, Gather, HeldStep, Imm, Join, Load, Mode, Outside, Program, Step, Val, assign,
+};
 use super::parts::{as_wide, cast, compare, imm, int_op, is_computed, not, unary, wrapped};
 use super::walk::{Axis, Walk};
 use crate::pointwise::Unary;
 use crate::pointwise::code::{RegisterClass as Class, class};
 use mlc_backends::reference::RealOp;
+use mlc_backends::reference::affine::combine;
 use mlc_backends::reference::affine_visitor::AffineVisitor;
 use mlc_backends::reference::code::{Affine, Int, Quantifier, Read, Real, Sign, Slot, Truth};
 use mlc_backends::reference::compile::{Body, MeaningCode};
@@ -17,6 +20,7 @@ use mlc_backends::reference::row_evaluation::merge;
 use mlc_backends::reference::scalar::{Cmp, IntOp};
 use mlc_dsl::functions::Function;
 use mlc_dsl::ir::DType;
+use mlc_dsl::plan::Alive;
 
 /// Entries of a list that is indexed, at most.
 const LIST: usize = 16;
@@ -27,9 +31,17 @@ const PLAIN_SUM: i64 = 256;
 /// What is read: its type and extents.
 pub type Source = (DType, Vec<usize>);
 
+/// Of a source that holds the last steps of a recurrence only, which: their axis, and how many.
+pub type Held = Option<Alive>;
+
 /// The code of a result of that type over the space of its axes without that of its steps, in f64 if it is `wide`; `None` if the
 /// meaning has a part without vector code.
-pub fn lower(code: &MeaningCode, sources: &[Source], dtype: DType, wide: bool) -> Option<Program> {
+pub fn lower(
+    code: &MeaningCode,
+    (sources, held): (&[Source], &[Held]),
+    dtype: DType,
+    wide: bool,
+) -> Option<Program> {
     let open = code.axes.iter().filter(|a| Some(a.0) != code.step);
     let axes: Vec<Axis> = open.map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
     let axes = match &code.body {
@@ -37,7 +49,7 @@ pub fn lower(code: &MeaningCode, sources: &[Source], dtype: DType, wide: bool) -
         Body::Int(_, i) => merge(i, &axes),
     };
     let mut builder = Builder::new(axes);
-    let mut l = Lowering { sources, extents: &code.extents, guard: None, validity: vec![] };
+    let mut l = Lowering { sources, held, extents: &code.extents, guard: None, validity: vec![] };
     let b = &mut builder;
     let result = class(dtype);
     let value = match (&code.body, result) {
@@ -63,8 +75,39 @@ pub fn lower(code: &MeaningCode, sources: &[Source], dtype: DType, wide: bool) -
     Some(program)
 }
 
+/// The number of a step that is read.
+fn numbers(step: &Option<HeldStep>) -> impl Iterator<Item = &Affine> {
+    step.iter().map(|s| &s.number)
+}
+
+/// Where an element is in a source that holds the last steps, besides which of them is read.
+fn held_offset<E>(r: &Read<E>, alive: Alive) -> Option<(Affine, Option<HeldStep>)> {
+    let affine = |i: &Int| match i {
+        Int::Const(v) => Some(Affine { constant: *v, terms: vec![] }),
+        Int::Slot(s) => Some(Affine { constant: 0, terms: vec![(*s, 1)] }),
+        Int::Affine(a) => Some(a.clone()),
+        _ => None,
+    };
+    let index = r.index.iter().map(affine).collect::<Option<Vec<_>>>()?;
+    let mut offset = Affine::default();
+    let (mut step, mut stride) = (None, 1);
+    for (axis, (index, &n)) in index.iter().zip(&r.shape).enumerate().rev() {
+        if axis == alive.axis {
+            let held = alive.steps as i64;
+            step = Some(HeldStep { number: index.clone(), held, stride });
+            stride *= held;
+        } else {
+            offset = combine(&offset, index, stride)?;
+            stride *= n;
+        }
+    }
+    (r.linear.is_none() && index.len() == r.shape.len()).then_some((offset, step))
+}
+
 struct Lowering<'a> {
     sources: &'a [Source],
+    /// For each source that does not hold all of its elements, which it holds.
+    held: &'a [Held],
     /// How many values each index variable takes.
     extents: &'a [i64],
     /// Where it is 0, nothing is read.
@@ -224,35 +267,44 @@ impl Lowering<'_> {
         };
         let told = outside == Outside::Told;
         let guard = self.guard.filter(|_| outside == Outside::Fault);
+        let (offset, step) = match (self.held.get(r.input).copied().flatten(), &r.fast) {
+            (Some(alive), Some(_)) => held_offset(r, alive)?,
+            (Some(_), None) => return None,
+            (None, Some(fast)) => (fast.offset.clone(), None),
+            (None, None) => (Affine::default(), None),
+        };
         let (v, inside) = match &r.fast {
             Some(fast) if fast.checked.is_empty() => {
                 let load = |space: &[Axis]| {
                     Step::Load(Box::new(Load {
                         source: r.input,
                         dtype,
-                        offset: fast.offset.clone(),
-                        walk: Walk::of(space, &fast.offset),
+                        offset: offset.clone(),
+                        walk: Walk::of(space, &offset),
                         space: vec![],
                         checked: vec![],
                         outside: Outside::Never,
+                        step: step.clone(),
                     }))
                 };
-                return Some(b.placed(&[&fast.offset], load, &[], class, false)?.0);
+                let affines: Vec<&Affine> = numbers(&step).chain([&offset]).collect();
+                return Some(b.placed(&affines, load, &[], class, false)?.0);
             }
             Some(fast) => {
                 let checked: Vec<(Affine, i64)> =
                     fast.checked.iter().map(|(a, _, n)| (a.clone(), *n)).collect();
                 let affines: Vec<&Affine> =
-                    checked.iter().map(|c| &c.0).chain([&fast.offset]).collect();
+                    checked.iter().map(|c| &c.0).chain(numbers(&step)).chain([&offset]).collect();
                 let load = |space: &[Axis]| {
                     Step::Load(Box::new(Load {
                         source: r.input,
                         dtype,
-                        offset: fast.offset.clone(),
-                        walk: Walk::of(space, &fast.offset),
+                        offset: offset.clone(),
+                        walk: Walk::of(space, &offset),
                         space: space.to_vec(),
                         checked: checked.clone(),
                         outside,
+                        step: step.clone(),
                     }))
                 };
                 let args: Vec<Val> = guard.into_iter().collect();
@@ -281,7 +333,7 @@ impl Lowering<'_> {
         for ((index, &n), &stride) in r.index.iter().zip(&r.shape).zip(&r.strides) {
             match index {
                 Int::Affine(a) if self.is_inside(a, n) => {
-                    offset = mlc_backends::reference::affine::combine(&offset, a, stride)?;
+                    offset = combine(&offset, a, stride)?;
                 }
                 _ => {
                     args.push(self.int(b, index)?);

@@ -19,13 +19,14 @@ use super::fallback::ReferenceFallback;
 use super::launch::{Array, Context, Launch};
 use super::pointwise::{ElementSource, strided_copy};
 use code::Program;
-use lower::Source;
+use lower::{Held, Source};
 use machine::{Fault, Machine, Sources, TILE};
 use mlc_backends::reference::code::Slot;
 use mlc_backends::reference::code_cache::compiled;
 use mlc_backends::reference::{Elements, Engine, contract, tables};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallKind, Callable};
+use mlc_dsl::plan::Alive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -42,6 +43,8 @@ struct Computed {
     /// Of a result that takes part in the steps of a recurrence: the variable of the step, and how many elements lie side by side in
     /// one step.
     step: Option<(Slot, usize)>,
+    /// How many steps there is memory for, if not all.
+    held: Option<usize>,
 }
 
 /// The steps of a recurrence.
@@ -63,15 +66,16 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// Prepares an operator on arguments of these types, whose results have these; gives the interpreter back if it has no code.
+    /// Prepares an operator on arguments of these types, whose results have these; of some only the last steps are in memory. Gives the
+    /// interpreter back if it has no code.
     pub fn new(
         callable: &Callable,
         attrs: &[Option<Attr>],
         args: &[Source],
-        outputs: &[Source],
+        (outputs, alive): (&[Source], &[Option<Alive>]),
         interpreter: ReferenceFallback,
     ) -> Result<Meaning, ReferenceFallback> {
-        match results(callable, attrs, args, outputs) {
+        match results(callable, attrs, args, (outputs, alive)) {
             Some((results, recurrence)) => {
                 let machines = Mutex::default();
                 Ok(Meaning { results, recurrence, interpreter, machines })
@@ -95,7 +99,7 @@ fn results(
     callable: &Callable,
     attrs: &[Option<Attr>],
     args: &[Source],
-    outputs: &[Source],
+    (outputs, alive): (&[Source], &[Option<Alive>]),
 ) -> Option<Results> {
     let all = || args.iter().chain(outputs);
     if !matches!(callable.kind, CallKind::Op(_)) || all().any(|s| s.0 == DType::Str) {
@@ -116,8 +120,15 @@ fn results(
         return None;
     }
     let wide = all().any(|s| s.0 == DType::F64);
+    // Where there are no more steps than are held, all are.
+    let held = |(alive, (_, shape)): (&Option<Alive>, &Source)| {
+        alive.filter(|alive| alive.steps < shape[alive.axis])
+    };
+    let held: Vec<Held> = alive.iter().zip(outputs).map(held).collect();
+    let mut of_sources = vec![None; args.len()];
+    of_sources.extend_from_slice(&held);
     let (mut results, mut steps) = (vec![], 0);
-    for (code, (dtype, shape)) in app.codes.into_iter().zip(outputs) {
+    for ((code, (dtype, shape)), held) in app.codes.into_iter().zip(outputs).zip(held) {
         let (code, found) = match recurrent {
             Some(_) => (code, vec![]),
             None => tables::tabulated(code, args.len()),
@@ -134,7 +145,7 @@ fn results(
             Some(_) => sources.extend_from_slice(outputs),
             None => sources.extend(found.iter().map(table)),
         }
-        let program = lower::lower(&code, &sources, *dtype, wide)?;
+        let program = lower::lower(&code, (&sources, &of_sources), *dtype, wide)?;
         let bytes = |t: &Elements| match t {
             Elements::Float(v) => Buffer::copy_of(bytemuck::cast_slice(v)),
             Elements::Int(v) => Buffer::copy_of(bytemuck::cast_slice(v)),
@@ -148,7 +159,9 @@ fn results(
             None => None,
         };
         let len = shape.iter().product();
-        results.push(Computed { program, tables: found.iter().map(bytes).collect(), len, step });
+        let tables = found.iter().map(bytes).collect();
+        let held = held.map(|alive| alive.steps);
+        results.push(Computed { program, tables, len, step, held });
     }
     Some((results, recurrent.map(|r| Steps { backwards: r.backwards, count: steps })))
 }
@@ -225,6 +238,7 @@ impl Meaning {
                 m.prepare(&result.program);
                 m.slots[slot] = at as i64;
                 let (len, size) = (result.len / steps, result.program.dtype.size());
+                let held = result.held.unwrap_or(steps);
                 for start in (0..len).step_by(TILE) {
                     let n = TILE.min(len - start);
                     let sources = SoFar { inputs, results: outputs };
@@ -233,7 +247,7 @@ impl Meaning {
                     while done < n {
                         let (row, column) = ((start + done) / run, (start + done) % run);
                         let some = (run - column).min(n - done);
-                        let to = ((row * steps + at) * run + column) * size;
+                        let to = ((row * held + at % held) * run + column) * size;
                         let out = &mut outputs[i][to..to + some * size];
                         m.write_part(&result.program, done, out, some);
                         done += some;

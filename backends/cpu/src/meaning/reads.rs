@@ -32,7 +32,7 @@ impl Machine {
         dst: &mut Buffer,
     ) -> Result<bool, Fault> {
         let bytes = sources.bytes(l.source);
-        let base = l.offset.eval(&self.slots) as isize;
+        let base = self.first(l) as isize;
         // A place that the tile does not change is inside for all of it, or for nothing of it.
         let mut uneven = false;
         let mut all = true;
@@ -66,6 +66,11 @@ impl Machine {
         }
         by_read!(i.class, go);
         Ok(one.is_some())
+    }
+
+    /// Where the first element of the space is.
+    fn first(&self, l: &Load) -> i64 {
+        l.offset.eval(&self.slots) + l.step.as_ref().map_or(0, |s| s.offset(&self.slots))
     }
 
     /// Says whether all elements are inside.
@@ -123,7 +128,8 @@ impl Machine {
             }
             if low < high {
                 let stride = l.offset.factor(inner.slot);
-                let first = (at(&l.offset) + stride * low as i64) as isize;
+                let moved = moved(&l.space, &l.offset, start + done) + stride * low as i64;
+                let first = (self.first(l) + moved) as isize;
                 macro_rules! go {
                     ($t:ty) => {{
                         let out = &mut part::<$t>(dst, n)[done + low..done + high];

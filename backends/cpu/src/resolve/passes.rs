@@ -11,6 +11,7 @@ use crate::meaning::Meaning;
 use bytes::Bytes;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
+use mlc_dsl::plan::Alive;
 
 impl Resolver<'_> {
     /// A node by the reference interpreter, which also finds shapes that are not known.
@@ -37,7 +38,16 @@ impl Resolver<'_> {
                 Some(lines) => Box::new(lines),
                 // What is computed once is computed as exactly as can be.
                 None if self.constants(&args).is_some() => Box::new(launch),
-                None => self.made(id, launch, &args, &outputs),
+                None => {
+                    let alive: Vec<_> = outputs.iter().map(|o| self.alive(o)).collect();
+                    let launch = self.made(id, launch, &args, &outputs, &alive);
+                    let held = |(o, alive): (&Output, &Option<Alive>)| match alive {
+                        Some(alive) => (o.0, o.1, alive.shape(o.2.clone())),
+                        None => o.clone(),
+                    };
+                    let held: Vec<Output> = outputs.iter().zip(&alive).map(held).collect();
+                    return self.named(launch, args, &held, None, &name);
+                }
             };
             return self.named(launch, args, &outputs, None, &name);
         }
@@ -58,6 +68,13 @@ impl Resolver<'_> {
         Ok(())
     }
 
+    /// Which steps of a result are in memory, if not all.
+    fn alive(&self, (value, ..): &Output) -> Option<Alive> {
+        let (v, group) = (*value.as_ref()?, &self.cx.graph.groups[self.own.kernel]);
+        let unread = !self.is_read(v, group);
+        unread.then(|| Alive::of_unread(&self.cx.graph.program, self.cx.library, v))?
+    }
+
     /// An operator computed from its meaning in vectors, or else by the reference interpreter.
     fn made(
         &self,
@@ -65,7 +82,9 @@ impl Resolver<'_> {
         interpreter: fallback::ReferenceFallback,
         args: &[Location],
         outputs: &[Output],
+        alive: &[Option<Alive>],
     ) -> Box<dyn Launch> {
+        let interpreter = interpreter.without(alive.iter().map(Option::is_some).collect());
         let NodeKind::Apply(call, _) = &self.cx.graph.program.node(id).kind else {
             return Box::new(interpreter);
         };
@@ -73,7 +92,7 @@ impl Resolver<'_> {
         let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.to_vec())).collect();
         let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.to_vec())).collect();
         let callable = self.cx.library.call(*call);
-        match Meaning::new(callable, &attrs, &args, &outputs, interpreter) {
+        match Meaning::new(callable, &attrs, &args, (&outputs, alive), interpreter) {
             Ok(meaning) => Box::new(meaning),
             Err(interpreter) => Box::new(interpreter),
         }

@@ -77,6 +77,20 @@ op mixed(x: F[b, t, n], w: F[n, m]) -> h: F[b, t, n]
 
 op counted(x: i64[b, t]) -> h: i64[b, t]
   h[b, t] = (h[b, t - 1] else 0) * 3 + x[b, t]
+
+op hidden(x: F[b, t, n], w: F[n, m]) -> h: F[b, t, n, m], y: F[b, t, n]
+  if |n| == |m|
+  h[b, t, n, m] = x[b, t, n] * x[b, t, m] - w[n, m] / 4 * (h[b, t - 1, m, n] else w[m, n])
+  y[b, t, n] = sum(m) h[b, t, n, m] * x[b, t, m]
+
+op far(x: F[t, n]) -> y: F[t, n], h: F[t, n], g: F[n, t]
+  y[t, n] = x[t, n] + (h[t + 3, n] else 0) - (g[n, t + 1] else 1) / 2
+  h[t, n] = x[t, n] / 2 + (h[t + 1, n] else 2) / 4 - (h[t + 2, n] else 3) / 8
+  g[n, t] = (g[n, t + 1] else 0) / 2 + h[t, n]
+
+op last(x: F[b, t, n]) -> h: F[b, t, n], y: F[b, n]
+  h[b, t, n] = (h[b, t - 1, n] else 0) / 2 + x[b, t, n]
+  y[b, n] = h[b, |t| - 1, n] else 0
 ";
 
 fn own() -> &'static Arc<Library> {
@@ -115,6 +129,15 @@ fn tensor(dtype: DType, shape: &[usize], kind: Kind, seed: usize) -> Tensor {
 
 /// An application to arguments of these types.
 fn program(op: &str, args: &[(DType, &[usize])]) -> (Program, Plan) {
+    program_yielding(op, args, &|_| true)
+}
+
+/// A program of an operator that yields the results of those numbers.
+fn program_yielding(
+    op: &str,
+    args: &[(DType, &[usize])],
+    yields: &dyn Fn(usize) -> bool,
+) -> (Program, Plan) {
     let library = own();
     let id = library.find(op).expect("an operator of the text");
     let call = library.call(id);
@@ -126,7 +149,8 @@ fn program(op: &str, args: &[(DType, &[usize])]) -> (Program, Plan) {
         .collect();
     let attrs: Vec<_> = call.attrs.iter().map(|_| Some(mlc_dsl::ir::Attr::int(2))).collect();
     let results = b.apply(id, &attrs, &inputs).expect("types that fit");
-    let named = results.iter().enumerate().map(|(i, v)| (format!("y{i}"), *v)).collect();
+    let named = results.iter().enumerate().filter(|(i, _)| yields(*i));
+    let named = named.map(|(i, v)| (format!("y{i}"), *v)).collect();
     let program = b.finish(named);
     let target = library.target("cpu").expect("the cpu target");
     let plan = select_kernels(program.clone(), library, target);
@@ -151,15 +175,19 @@ fn compare(name: &str, got: &Tensor, want: &[f64]) {
 /// Every form on arguments of these types, of both kinds and on one and two threads; none of it is interpreted.
 fn check(op: &str, args: &[(DType, &[usize])]) {
     let (program, plan) = program(op, args);
+    check_plan(op, args, &program, &plan);
+}
+
+fn check_plan(op: &str, args: &[(DType, &[usize])], program: &Program, plan: &Plan) {
     for kind in [Kind::Normal, Kind::Special] {
         let inputs: Vec<Tensor> =
             args.iter().enumerate().map(|(i, (d, s))| tensor(*d, s, kind, i)).collect();
-        let want = Reference::default().run_values(&program, own(), &inputs).expect("a value");
+        let want = Reference::default().run_values(program, own(), &inputs).expect("a value");
         let name = format!("{op} of {args:?}, {kind:?}");
-        let watched = Cpu::new(1).watched(&plan, own().clone()).expect("a plan");
+        let watched = Cpu::new(1).watched(plan, own().clone()).expect("a plan");
         assert_eq!(watched.interpreted(&inputs).expect("launches"), [] as [String; 0], "{name}");
         for threads in [1, 2] {
-            let cpu = Cpu::new(threads).compile(&plan, own().clone()).expect("a plan");
+            let cpu = Cpu::new(threads).compile(plan, own().clone()).expect("a plan");
             let got = cpu.run(&inputs).unwrap_or_else(|e| panic!("{name}: {e}"));
             for (got, want) in got.iter().zip(&want) {
                 compare(&name, got, &want.to_f64());
@@ -209,6 +237,44 @@ fn recurrences() {
         check("from_end", &[(F, &[b, t, n])]);
         check("mixed", &[(F, &[b, t, n]), (F, &[n, n])]);
         check("counted", &[(I, &[b, t])]);
+    }
+}
+
+/// Of states that nothing else reads the last steps are in memory.
+#[test]
+fn unread_states() {
+    let of = |op: &str, args: &[(DType, &[usize])], output: usize, bytes: usize| {
+        let (program, plan) = program_yielding(op, args, &|i| i == output);
+        let held = plan.memory.places.iter().map(|b| b.bytes).collect::<Vec<_>>();
+        let results = plan.memory.results;
+        assert!(plan.memory.arena <= bytes as u64, "{op} of {args:?}: {held:?}, {results}");
+        check_plan(op, args, &program, &plan);
+    };
+    let line = |n: usize| n.next_multiple_of(64);
+    for (b, t, n) in
+        [(1, 1, 1), (1, 2, 3), (2, 3, 4), (1, 40, 16), (3, 7, 40), (2, 0, 3), (0, 3, 2)]
+    {
+        for dtype in [F, DType::F64] {
+            let size = dtype.size();
+            let args: [(DType, &[usize]); 2] = [(dtype, &[b, t, n]), (dtype, &[n, n])];
+            of("hidden", &args, 1, line(b * t.min(2) * n * n * size));
+            let args: [(DType, &[usize]); 1] = [(dtype, &[t, n])];
+            of("far", &args, 0, line(t.min(4) * n * size) + line(t.min(2) * n * size));
+            of("last", &[(dtype, &[b, t, n])], 1, line(b * t * n * size));
+        }
+    }
+    // A state of few bits is the interpreter's.
+    let (program, plan) = program_yielding("last", &[(DType::F16, &[2, 9, 5])], &|i| i == 1);
+    let (hidden, states) =
+        program_yielding("hidden", &[(DType::F16, &[1, 9, 5]), (DType::F16, &[5, 5])], &|i| i == 1);
+    for (program, plan) in [(program, plan), (hidden, states)] {
+        let shape = |t: &Type| t.known_shape().expect("numbers");
+        let inputs =
+            program.inputs.iter().map(|(_, t)| tensor(t.dtype, &shape(t), Kind::Normal, 3));
+        let inputs: Vec<Tensor> = inputs.collect();
+        let want = Reference::default().run_values(&program, own(), &inputs).expect("a value");
+        let got = Cpu::new(1).compile(&plan, own().clone()).expect("a plan").run(&inputs);
+        assert_eq!(got.expect("a value")[0].to_f64(), want[0].to_tensor().to_f64());
     }
 }
 
