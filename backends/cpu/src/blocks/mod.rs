@@ -178,6 +178,19 @@ impl BlockProduct {
         x[(self.starts[r] as isize + k as isize * self.step) as usize]
     }
 
+    /// Row `r` of the left operand in the order of the places of the right one, zeros where there is no number.
+    fn row(&self, x: &[f32], r: usize, w: &BlockPanels, to: &mut [f32]) {
+        if w.order.is_none() && self.step == 1 {
+            let (own, rest) = to.split_at_mut(self.sizes.k);
+            own.copy_from_slice(&x[self.starts[r]..][..own.len()]);
+            rest.fill(0.0);
+            return;
+        }
+        for (place, to) in to.iter_mut().enumerate() {
+            *to = w.number_at(place).map_or(0.0, |k| self.element(x, r, k));
+        }
+    }
+
     /// All rows with each panel, whose words are read once.
     fn few_rows(
         &self,
@@ -191,8 +204,8 @@ impl BlockProduct {
         with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
             for r in 0..m {
                 let line = &mut lines[r * depth..][..depth];
-                let at = |k: usize| self.element(x, r, k);
-                prepare(w, at, line, &mut sums[r * groups..][..groups]);
+                self.row(x, r, w, line);
+                prepare(w.form, line, &mut sums[r * groups..][..groups]);
             }
             let (lines, sums) = (&lines[..m * depth], &sums[..m * groups]);
             let products = |panel: usize, r: Range<usize>, results: &mut [f32]| {
@@ -267,9 +280,7 @@ impl BlockProduct {
         with_scratch::<f32, 1, _>(lens, |[copy]| {
             if !plain {
                 for (r, line) in copy[..m * depth].chunks_exact_mut(depth.max(1)).enumerate() {
-                    for (place, to) in line.iter_mut().enumerate() {
-                        *to = w.number_at(place).map_or(0.0, |k| self.element(x, r, k));
-                    }
+                    self.row(x, r, w, line);
                 }
             }
             let left = match plain {

@@ -4,7 +4,7 @@
 //! smaller. Every group is summed by itself, numbers at even and at odd places apart, and then scaled; how many rows are computed together changes
 //! no bit. Panels are read one after the other, and fetched ahead: one stream is what memory is fastest at. What is infinite or no number on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
 
-use super::panels::{BlockPanels, Form, LANES, Offset, offsets, scales};
+use super::panels::{Form, LANES, Offset, offsets, scales};
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
 use mlc_vector::simd::prefetch;
@@ -22,22 +22,25 @@ pub struct Factors<'a> {
     pub sums: &'a [f32],
 }
 
-/// Writes the line and the sums of one row whose factors `at` says.
-pub fn prepare(w: &BlockPanels, at: impl Fn(usize) -> f32, line: &mut [f32], sums: &mut [f32]) {
-    let group = w.form.group;
-    let (by, per) = (smaller(w.form), 32 / w.form.bits());
-    for (g, (line, sum)) in line.chunks_exact_mut(group).zip(sums).enumerate() {
-        let mut all = 0.0;
-        for (i, to) in line.iter_mut().enumerate() {
-            let x = w.number_at(g * group + i).map_or(0.0, &at);
-            all += x;
-            *to = x * by[i % per];
+simd! {
+    /// Makes the factors of one row, in the order of the places, a line, and sums each group of them.
+    pub fn prepare(form: Form, line: &mut [f32], sums: &mut [f32]) {
+        let by = smaller(form);
+        for (line, sum) in line.chunks_exact_mut(form.group).zip(sums) {
+            let mut all = [0f32; 8];
+            for part in line.as_chunks_mut::<8>().0 {
+                for i in 0..8 {
+                    all[i] += part[i];
+                    part[i] *= by[i];
+                }
+            }
+            let fours: [f32; 4] = array(|i| all[i] + all[i + 4]);
+            *sum = (fours[0] + fours[2]) + (fours[1] + fours[3]);
         }
-        *sum = all;
     }
 }
 
-/// What makes up for where a number stands in its word.
+/// What makes up for where a number stands in its word, for places one after the other.
 fn smaller(form: Form) -> [f32; 8] {
     array(|j| match form.wide {
         // All are moved to the top of the word, but for the last, which is moved to the bottom.
