@@ -2,6 +2,7 @@
 //!
 //! `--plan FILE` keeps what the optimiser found: the first time it is written, from then on the answer begins in the time of reading weights.
 //! `--tokens N` is the longest answer, `--temperature T --seed N` draw tokens in place of the likeliest ones, `--threads N` how many cores work.
+//! `--rounded` rounds the rows of products to bytes, as llama.cpp does: the answer may be another one, and comes sooner.
 //! Prints the answer, and behind it on standard error how many tokens a second were read and written, and the share of the bandwidth of reading
 //! memory, measured in the same run, at which the weights were read.
 
@@ -26,6 +27,7 @@ struct Asked {
     temperature: f64,
     seed: u64,
     threads: usize,
+    rounded: bool,
 }
 
 fn asked() -> Result<Asked, Failure> {
@@ -37,6 +39,7 @@ fn asked() -> Result<Asked, Failure> {
         temperature: 0.0,
         seed: 0,
         threads: 1,
+        rounded: false,
     };
     let mut places = vec![];
     let mut args = std::env::args().skip(1);
@@ -47,6 +50,7 @@ fn asked() -> Result<Asked, Failure> {
             "--tokens" => given.tokens = value()?.parse()?,
             "--temperature" => given.temperature = value()?.parse()?,
             "--seed" => given.seed = value()?.parse()?,
+            "--rounded" => given.rounded = true,
             "--threads" => given.threads = value()?.parse()?,
             _ => places.push(arg),
         }
@@ -159,7 +163,9 @@ fn session(asked: &Asked, model: &Model) -> Result<Session, Failure> {
 
 fn main() -> Result<(), Failure> {
     let asked = asked()?;
-    let model = Reader::new().option("last", true).read(&asked.path)?;
+    let reader = Reader::new().option("last", true);
+    let reader = if asked.rounded { reader.option("rounded", true) } else { reader };
+    let model = reader.read(&asked.path)?;
     let tokens = Tokens::of(&model)?;
     let begun = Instant::now();
     let session = session(&asked, &model)?;
