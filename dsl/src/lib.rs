@@ -27,6 +27,7 @@ mod onnx_slices;
 pub mod pattern;
 pub mod plan;
 pub mod pointwise;
+pub mod recurrence;
 mod reshape_boxes;
 pub mod shape_values;
 pub mod span;

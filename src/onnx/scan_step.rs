@@ -9,7 +9,8 @@ use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read};
 use mlc_dsl::infer::{Application, infer};
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
-use mlc_dsl::library::{CallId, CallKind, Callable, Library, Recurrence};
+use mlc_dsl::library::{CallId, CallKind, Callable, Library};
+use mlc_dsl::recurrence::Recurrence;
 use mlc_dsl::whole_tensors::{Bounded, Source, Sources, WholeTensors, widths};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

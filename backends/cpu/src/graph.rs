@@ -7,7 +7,7 @@ use mlc_backends::BackendError;
 use mlc_dsl::infer::is_typed_at_all_extents;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
-use mlc_dsl::plan::{Fault, Kernel, Plan};
+use mlc_dsl::plan::{Fault, Kernel, Plan, Readers};
 use mlc_dsl::unfold::definition;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -40,8 +40,6 @@ pub struct Group {
     pub symbols: Vec<Arc<str>>,
     /// The anchor's operator may not admit what symbols stand for.
     pub conditional: bool,
-    /// A bit for each of the graph's symbols that occurs in it, the last bit for all that are left.
-    pub mentions: u64,
     /// It is the same in all runs: only constants feed it, and no symbol occurs in what leads to it.
     pub lasts: bool,
 }
@@ -51,14 +49,21 @@ pub struct KernelGraph {
     pub program: Program,
     /// In execution order.
     pub groups: Vec<Group>,
+    /// What reads its values, and what reads those of the plan.
+    pub readers: Readers,
+    pub plan_readers: Readers,
     /// The symbols that occur.
     symbols: Vec<Arc<str>>,
+    /// For each kernel, a bit for each of the symbols that occurs in it, the last bit for all that are left.
+    mentions: Vec<u64>,
 }
 
 impl KernelGraph {
-    /// The bits of [`Group::mentions`] of the symbols that are so.
-    pub fn bits(&self, is_so: impl Fn(&str) -> bool) -> u64 {
-        bits(&self.symbols, is_so)
+    /// The kernels in which a symbol occurs that is so.
+    pub fn mentioning(&self, is_so: impl Fn(&str) -> bool) -> Vec<usize> {
+        let those = bits(&self.symbols, is_so);
+        let all = self.mentions.iter().enumerate();
+        all.filter(|(_, own)| **own & those != 0).map(|(k, _)| k).collect()
     }
 }
 
@@ -133,12 +138,14 @@ pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError>
     let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     depend(&r.out, &mut groups);
     groups.iter_mut().for_each(|g| g.conditional = is_conditional(&r.out, library, g));
-    let symbols = mentioned(plan, &mut groups);
+    let (symbols, mentions) = mentioned(plan, &groups);
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
         r.out.outputs.push((name.clone(), value));
     }
-    Ok(KernelGraph { program: r.out, groups, symbols })
+    let readers = Readers::of(&r.out, groups.iter().map(|g| g.reads.as_slice()));
+    let plan_readers = Readers::of(&plan.program, plan.kernels.iter().map(|k| k.inputs.as_slice()));
+    Ok(KernelGraph { program: r.out, groups, readers, plan_readers, symbols, mentions })
 }
 
 /// Notes what each kernel depends on.
@@ -176,8 +183,8 @@ fn is_conditional(program: &Program, library: &Library, g: &Group) -> bool {
     !is_typed_at_all_extents(library.call(*call), &types, &attrs)
 }
 
-/// Notes which symbols occur in each kernel, here or in the plan: all of them.
-fn mentioned(plan: &Plan, groups: &mut [Group]) -> Vec<Arc<str>> {
+/// The symbols that occur in kernels, here or in the plan, and the bits of those that occur in each.
+fn mentioned(plan: &Plan, groups: &[Group]) -> (Vec<Arc<str>>, Vec<u64>) {
     let of_plan = |k: &Kernel| {
         let nodes = k.nodes.iter().map(|n| plan.program.node(*n));
         nodes.flat_map(|n| n.symbols()).collect::<Vec<Arc<str>>>()
@@ -186,11 +193,12 @@ fn mentioned(plan: &Plan, groups: &mut [Group]) -> Vec<Arc<str>> {
     let all = each.iter().flatten().chain(groups.iter().flat_map(|g| &g.symbols));
     let all: BTreeSet<Arc<str>> = all.cloned().collect();
     let all: Vec<Arc<str>> = all.into_iter().collect();
-    for (g, of_plan) in groups.iter_mut().zip(each) {
+    let of_group = |(g, of_plan): (&Group, Vec<Arc<str>>)| {
         let own: HashSet<Arc<str>> = of_plan.into_iter().chain(g.symbols.iter().cloned()).collect();
-        g.mentions = bits(&all, |s| own.contains(s));
-    }
-    all
+        bits(&all, |s| own.contains(s))
+    };
+    let mentions = groups.iter().zip(each).map(of_group).collect();
+    (all, mentions)
 }
 
 /// An error that a plan without faults does not lead to.
@@ -244,7 +252,6 @@ impl GraphReader<'_> {
             reads: vec![],
             symbols: vec![],
             conditional: false,
-            mentions: 0,
             lasts: false,
         };
         for &id in &kernel.nodes {

@@ -27,6 +27,9 @@ use std::time::Instant;
 /// Bytes of prepared kernels that are kept for the next run with the same extents.
 const KEPT: u64 = 16 << 20;
 
+/// Among how many of the last extents those of steps of streams are kept: runs that are made at the same time.
+const STREAMS: usize = 8;
+
 /// Extents that memory is kept in mind for.
 const PLACED: usize = 64;
 
@@ -206,18 +209,17 @@ impl CompiledPlan {
     ) -> Result<Option<Resolved>, BackendError> {
         let before = &whole.places.symbols;
         let symbols = before.with(symbols);
-        let changed = self.graph.bits(|s| symbols.get(s) != before.get(s));
-        let mentions = |k: usize| self.graph.groups[k].mentions & changed != 0;
-        let count = (0..self.graph.groups.len()).filter(|&k| mentions(k)).count();
-        if 2 * count > self.graph.groups.len() {
+        let mentioning = self.graph.mentioning(|s| symbols.get(s) != before.get(s));
+        if 2 * mentioning.len() > self.graph.groups.len() {
             return Ok(None);
         }
         let value = |s: &str| symbols.get(s);
-        let memory = whole.memory.at_other(&self.plan, &self.library, &value, &mentions);
+        let again = (mentioning.as_slice(), &self.graph.plan_readers);
+        let memory = whole.memory.at_other(&self.plan, &self.library, &value, again);
         let Some(memory) = memory else { return Ok(None) };
         debug_assert!(self.is_memory_at(&memory, &symbols), "other buffers than planned anew");
         let (cx, before) = (self.surroundings(), (&*whole.resolved, &whole.places));
-        let other = || Resolver::resolve_other(cx, before, symbols.clone(), changed, &memory);
+        let other = || Resolver::resolve_other(cx, before, symbols.clone(), &mentioning, &memory);
         self.threads.enter(other)
     }
 
@@ -261,7 +263,7 @@ impl CompiledPlan {
             Err(e) if needs_data(&e) => return Ok(vec![]),
             other => other?,
         };
-        let mut times = Vec::with_capacity(ready.resolved.steps.len());
+        let mut times = Vec::with_capacity(ready.resolved.kernels());
         let watch = Some(&mut times);
         self.run_ready(&ready, &mut Around { watch, ..Around::of(&inputs) })?;
         Ok(times)
@@ -272,7 +274,7 @@ impl CompiledPlan {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         match self.ready(&symbols.into()) {
             Err(e) if needs_data(&e) => Ok(vec![]),
-            other => Ok(other?.resolved.steps.iter().map(|s| s.kernel).collect()),
+            other => Ok(other?.resolved.steps().map(|s| s.kernel).collect()),
         }
     }
 
@@ -282,7 +284,7 @@ impl CompiledPlan {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         match self.ready(&symbols.into()) {
             Err(e) if needs_data(&e) => Ok(None),
-            other => other.map(|r| Some((r.resolved.fresh, r.resolved.kernels))),
+            other => other.map(|r| Some((r.resolved.fresh, r.resolved.kernels()))),
         }
     }
 
@@ -293,7 +295,7 @@ impl CompiledPlan {
             Err(e) if needs_data(&e) => return Ok(vec![]),
             other => other?,
         };
-        let passes = ready.resolved.steps.iter().flat_map(|s| &s.passes);
+        let passes = ready.resolved.steps().flat_map(|s| &s.passes);
         let by_it = passes.filter(|p| p.launch.is_interpreted());
         Ok(by_it.map(|p| p.name.clone()).collect())
     }
@@ -312,6 +314,14 @@ impl CompiledPlan {
         let launches = self.launches(extents)?;
         let fresh = Arc::new(Ready::new(launches, self.memory, self.results.clone())?);
         let mut all = lock();
+        if !extents.rooms.is_empty() {
+            // Streams do not come back to where they were.
+            let (mut at, last) = (0, all.len().saturating_sub(STREAMS));
+            all.retain(|known, _| {
+                at += 1;
+                at > last || known.rooms.is_empty()
+            });
+        }
         all.insert(extents.clone(), fresh.clone());
         let mut held = all.values().fold(0, |n: u64, r| n.saturating_add(r.resolved.bytes));
         while held > KEPT && all.len() > 1 {
@@ -412,9 +422,8 @@ impl Ready {
         };
         let results = own().fold(0u64, |n, bytes| n.saturating_add(bytes as u64));
         let taken = own().map(buffer::whole_lines).fold(0, usize::saturating_add);
-        let passes = || resolved.steps.iter().flat_map(|s| &s.passes);
-        let most = passes().map(|p| p.launch.scratch()).max().unwrap_or(0);
-        let all = results.saturating_add(resolved.block).saturating_add(most);
+        let passes = || resolved.steps().flat_map(|s| &s.passes);
+        let all = results.saturating_add(resolved.block).saturating_add(resolved.scratch());
         if let Err(limit) = room(all, memory) {
             let size = |p: &&Pass| {
                 let bytes = |&t| resolved.temps[resolved.temp(t)].bytes as u64;
@@ -466,7 +475,7 @@ impl Ready {
         mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
         let (block, results, lists) = work;
-        for step in &self.resolved.steps {
+        for step in self.resolved.steps() {
             let start = watch.as_ref().map(|_| Instant::now());
             for pass in &step.passes {
                 let work = (&mut *block, &mut *results, &mut *lists);

@@ -16,7 +16,8 @@ use mlc_dsl::expr::{
 };
 use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::library::{Dim, Recurrence};
+use mlc_dsl::library::Dim;
+use mlc_dsl::recurrence::Recurrence;
 
 /// An input as the compiler sees it.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 use super::error;
 use crate::diag::Diag;
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind, Meaning, Read};
-use crate::library::{Callable, Dim, Name, Recurrence};
+use crate::library::{Callable, Dim, Name};
+use crate::recurrence::Recurrence;
 use crate::span::Span;
 
 /// What an index of a result is, relative to the element that is computed.

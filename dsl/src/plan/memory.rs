@@ -11,9 +11,9 @@ use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::{Layout, PerAxis};
 use crate::library::Library;
 use crate::strided_views::{self, Viewed};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// The value of every symbol when bytes are estimated.
 pub const NOMINAL: i64 = 32;
@@ -102,7 +102,7 @@ pub struct Buffers {
     pub(super) once: Vec<bool>,
     /// How values lie, and what leads from each input with room to its output.
     pub(super) lies: FxHashMap<Value, StoredAt>,
-    pub(super) spines: Vec<HashSet<NodeId>>,
+    pub(super) spines: Vec<FxHashSet<NodeId>>,
 }
 
 /// A buffer that a kernel fills.
@@ -173,10 +173,10 @@ pub(super) struct MemoryPlanner<'a> {
     symbol: Binding<'a>,
     pub(super) lies: Lies<'a>,
     writer: FxHashMap<Value, usize>,
-    results: HashSet<Value>,
+    results: FxHashSet<Value>,
     /// The inputs that have room, what leads from each to its output, and where what was appended to it ends.
     pub(super) rooms: &'a [Room],
-    pub(super) spines: Cow<'a, [HashSet<NodeId>]>,
+    pub(super) spines: Cow<'a, [FxHashSet<NodeId>]>,
     pub(super) ends: Vec<Option<usize>>,
     pub(super) out: Buffers,
 }
@@ -335,7 +335,7 @@ impl<'a> MemoryPlanner<'a> {
         library: &'a Library,
         symbol: Binding<'a>,
         rooms: &'a [Room],
-        spines: Cow<'a, [HashSet<NodeId>]>,
+        spines: Cow<'a, [FxHashSet<NodeId>]>,
     ) -> MemoryPlanner<'a> {
         MemoryPlanner {
             program,

@@ -8,6 +8,7 @@ mod operands;
 mod other_extents;
 mod rooms;
 mod validate;
+mod worklist;
 
 pub use alive::Alive;
 pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
@@ -15,6 +16,7 @@ pub use operands::{Operand, Role};
 pub use other_extents::MemoryAt;
 pub use rooms::{Room, growing_axis};
 pub use validate::{Fault, faults, kernel_faults};
+pub use worklist::{Readers, Worklist};
 
 use crate::ir::{NodeId, Program, Value};
 use crate::library::Library;

@@ -2,8 +2,8 @@
 //! planned again. What it yields is what planning all of them would; where it cannot tell, it yields nothing.
 
 use super::memory::{Binding, Buffers, Home, Memory, MemoryPlanner, PlannedBuffer, StoredAt};
-use super::{Kernel, Plan};
-use crate::ir::{NodeId, NodeKind, Program, Value};
+use super::{Kernel, Plan, Readers, Worklist};
+use crate::ir::Value;
 use crate::library::Library;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,14 +31,14 @@ impl MemoryAt {
         }
     }
 
-    /// The memory where symbols have other values, in the same inputs' room; `mentions` says of a kernel whether a symbol occurs in it whose
-    /// value is another. `None` if the buffers are others, or do not fit where these are.
+    /// The memory where symbols have other values, in the same inputs' room. In the kernels `mentioning` a symbol occurs whose value is another;
+    /// `readers` are those of the plan's kernels. `None` if the buffers are others, or do not fit where these are.
     pub fn at_other(
         &self,
         plan: &Plan,
         library: &Library,
         symbol: Binding<'_>,
-        mentions: &dyn Fn(usize) -> bool,
+        (mentioning, readers): (&[usize], &Readers),
     ) -> Option<Memory> {
         let Buffers { rooms, spines, lies, .. } = &self.buffers;
         let program = &plan.program;
@@ -47,15 +47,14 @@ impl MemoryAt {
         p.out.buffers.clone_from(&self.buffers.buffers);
         p.out.writes.resize_with(plan.kernels.len(), Vec::new);
         p.out.once.resize(plan.kernels.len(), false);
-        let mut again = Again { planner: p, differs: vec![false; program.nodes.len()] };
-        again.inputs(program);
+        let appending = self.memory.appends.iter().map(|(k, _)| *k);
+        let first = mentioning.iter().copied().chain(appending);
+        let mut again = Again { planner: p, work: Worklist::new(readers, first) };
+        again.inputs(readers);
         let mut memory = (*self.memory).clone();
-        for (k, kernel) in plan.kernels.iter().enumerate() {
-            let appends = self.memory.appended(k).is_some();
-            if mentions(k) || appends || again.reads_other(kernel) {
-                again.kernel(k, kernel);
-                self.keep_places(&again.planner.out, k, &mut memory)?;
-            }
+        while let Some(k) = again.work.next() {
+            again.kernel(k, &plan.kernels[k]);
+            self.keep_places(&again.planner.out, k, &mut memory)?;
         }
         let Again { planner: p, .. } = again;
         let stays = |(_, v): &(String, Value)| {
@@ -102,23 +101,15 @@ fn same_place(out: &Buffers, before: Option<&StoredAt>, now: &StoredAt) -> bool 
 /// Plans once more what differs.
 struct Again<'a> {
     planner: MemoryPlanner<'a>,
-    /// Nodes whose results lie otherwise.
-    differs: Vec<bool>,
+    work: Worklist<'a>,
 }
 
 impl Again<'_> {
-    fn inputs(&mut self, program: &Program) {
-        for (i, node) in program.nodes.iter().enumerate() {
-            if let NodeKind::Input(_) = node.kind {
-                let value = Value { node: NodeId(i as u32), output: 0 };
-                let leaf = self.planner.leaf(node, false);
-                self.put(value, leaf);
-            }
+    fn inputs(&mut self, readers: &Readers) {
+        for &node in &readers.inputs {
+            let leaf = self.planner.leaf(self.planner.program.node(node), false);
+            self.put(Value { node, output: 0 }, leaf);
         }
-    }
-
-    fn reads_other(&self, kernel: &Kernel) -> bool {
-        kernel.inputs.iter().any(|v| self.differs[v.node.0 as usize])
     }
 
     fn kernel(&mut self, k: usize, kernel: &Kernel) {
@@ -138,7 +129,7 @@ impl Again<'_> {
             same_place(&p.out, before, &own) && before.is_some_and(|b| b.layout == own.layout);
         if !same {
             p.lies.own.insert(v, own);
-            self.differs[v.node.0 as usize] = true;
+            self.work.differs(v.node);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::ir::{Attr, NodeId, NodeKind, Program, Value};
 use crate::layout::{Layout, PerAxis, dense_strides};
 use crate::library::Library;
 use crate::strided_views::is_concatenation;
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 /// An input whose memory has room, and the output that is to lie in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,8 +63,8 @@ fn agree(a: &Layout, b: &Layout) -> bool {
 }
 
 /// What leads from an input to an output: concatenations of which it is the first part, and views.
-pub(super) fn spine(program: &Program, library: &Library, room: &Room) -> HashSet<NodeId> {
-    let mut out = HashSet::new();
+pub(super) fn spine(program: &Program, library: &Library, room: &Room) -> FxHashSet<NodeId> {
+    let mut out = FxHashSet::default();
     let mut v = program.outputs[room.output].1;
     while let NodeKind::Apply(call, _) = &program.node(v.node).kind
         && (library.is_view(program, v.node) || is_concatenation(&library.call(*call).name))
@@ -74,7 +74,7 @@ pub(super) fn spine(program: &Program, library: &Library, room: &Room) -> HashSe
     }
     match program.node(v.node).kind == NodeKind::Input(room.input as u32) {
         true => out,
-        false => HashSet::new(),
+        false => FxHashSet::default(),
     }
 }
 

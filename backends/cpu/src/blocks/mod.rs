@@ -180,7 +180,8 @@ impl BlockProduct {
 
     /// Row `r` of the left operand in the order of the places of the right one, zeros where there is no number.
     fn row(&self, x: &[f32], r: usize, w: &BlockPanels, to: &mut [f32]) {
-        if w.order.is_none() && self.step == 1 {
+        // Where rows are empty there is no memory of them.
+        if w.order.is_none() && self.step == 1 && self.sizes.k > 0 {
             let (own, rest) = to.split_at_mut(self.sizes.k);
             own.copy_from_slice(&x[self.starts[r]..][..own.len()]);
             rest.fill(0.0);

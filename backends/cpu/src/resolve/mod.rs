@@ -14,64 +14,25 @@ use super::threads::Threads;
 use super::{buffer::aligned, half_precision};
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
-use mlc_dsl::arena;
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Home, Memory, PlannedBuffer, Room};
+use mlc_dsl::plan::{Memory, PlannedBuffer};
 use mlc_dsl::strided_views::{self, Viewed};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 mod fuse;
+mod linked;
 mod mapped;
 mod other_extents;
 mod passes;
 mod prepared;
 mod rooms;
 
+pub use linked::{Resolved, Temp};
 use prepared::Occasion;
 pub use prepared::{KnownKernels, Location, Pass, PreparedKernel, Storage, TempId};
-
-/// A buffer.
-#[derive(Clone, Copy, Debug)]
-pub struct Temp {
-    /// Where it is. The workspace of a kernel lies behind the plan's arena.
-    pub home: Home,
-    pub bytes: usize,
-}
-
-/// A program with known shapes.
-pub struct Resolved {
-    /// In execution order; those that launch nothing are left out.
-    pub steps: Vec<Arc<PreparedKernel>>,
-    /// All buffers, those of a kernel one after the other.
-    pub temps: Vec<Temp>,
-    /// Where those of each kernel begin.
-    first: Vec<usize>,
-    /// Where the memory of inputs with room begins: one buffer for each room of the plan, in its order.
-    pub roomy: usize,
-    /// Inputs in whose memory outputs lie.
-    pub rooms: Vec<Room>,
-    /// One per output of the program; dense.
-    pub outputs: Vec<Location>,
-    /// Bytes of the block that the buffers lie in.
-    pub block: u64,
-    /// Bytes of what was prepared for these extents, also if it is shared with others.
-    pub bytes: u64,
-    /// How many kernels there are, and how many of them were not prepared before.
-    pub kernels: usize,
-    pub fresh: usize,
-    /// All kernels, also those that launch nothing: they are kept for the next time.
-    all: Vec<Arc<PreparedKernel>>,
-}
-
-impl Resolved {
-    /// The number of a buffer among [`temps`](Self::temps).
-    pub fn temp(&self, id: TempId) -> usize {
-        id.room().map_or_else(|| self.first[id.kernel] + id.slot, |room| self.roomy + room)
-    }
-}
 
 /// What a program is resolved with, whatever its extents.
 #[derive(Clone, Copy)]
@@ -108,9 +69,6 @@ pub struct Places {
     pub symbols: SymbolBindings,
     of: FxHashMap<Value, Location>,
 }
-
-/// Bytes that a kernel or a buffer takes in the lists of a resolved program, about.
-const LISTED: usize = 64;
 
 /// Resolves kernels one by one.
 pub struct Resolver<'a> {
@@ -165,7 +123,7 @@ impl<'a> Resolver<'a> {
         }
         let outputs = cx.graph.program.outputs.iter().map(|(_, v)| r.output(*v));
         let outputs = outputs.collect::<Result<_, _>>()?;
-        let resolved = r.linked(kernels, outputs, &[]);
+        let resolved = r.linked(kernels, outputs);
         Ok((resolved, Places { symbols: r.symbols, of: r.places }))
     }
 
@@ -221,40 +179,6 @@ impl<'a> Resolver<'a> {
             other => other.clone(),
         };
         Location { storage, ..place }
-    }
-
-    /// Kernels with the memory that they have in the plan; those of `before` are counted there.
-    fn linked(
-        &self,
-        all: Vec<Arc<PreparedKernel>>,
-        outputs: Vec<Location>,
-        before: &[Arc<PreparedKernel>],
-    ) -> Resolved {
-        let (mut temps, mut first) = (vec![], Vec::with_capacity(all.len()));
-        let mut block = self.plan.arena;
-        let mut planned = self.plan.places.iter().peekable();
-        for k in &all {
-            first.push(temps.len());
-            while let Some(p) = planned.next_if(|p| p.kernel <= k.kernel) {
-                temps.push(Temp { home: p.home, bytes: p.bytes as usize });
-            }
-            let mut end = self.plan.arena;
-            for &bytes in &k.workspace {
-                temps.push(Temp { home: Home::Arena(end), bytes });
-                end = end.saturating_add(arena::rounded(bytes as u64));
-            }
-            block = block.max(end);
-        }
-        let own = all.iter().zip(&self.cx.graph.groups).enumerate().filter(|(i, (k, g))| {
-            !g.lasts && !before.get(*i).is_some_and(|before| Arc::ptr_eq(before, k))
-        });
-        let lists = (LISTED * (temps.len() + all.len())) as u64;
-        let bytes = own.fold(lists, |n: u64, (_, (k, _))| n.saturating_add(k.bytes()));
-        let (kernels, fresh) = (all.len(), self.fresh);
-        let steps = all.iter().filter(|k| !k.passes.is_empty()).cloned().collect();
-        let (roomy, rooms) = (temps.len(), self.plan.rooms.clone());
-        temps.extend(rooms.iter().map(|r| Temp { home: Home::Result, bytes: self.bytes_of(r) }));
-        Resolved { steps, temps, first, roomy, rooms, outputs, block, bytes, kernels, fresh, all }
     }
 
     fn inputs(&mut self, given: Option<&[Tensor]>) -> Result<(), BackendError> {

@@ -4,53 +4,50 @@
 use super::{Location, Places, Resolved, Resolver, Surroundings};
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
-use mlc_dsl::ir::{NodeId, NodeKind, Value};
-use mlc_dsl::plan::Memory;
+use mlc_dsl::ir::{NodeKind, Value};
+use mlc_dsl::plan::{Memory, Worklist};
 
 impl<'a> Resolver<'a> {
-    /// Resolves the program with symbols of which some are others than `before`: those of the bits in `changed`. `None` where what is computed
-    /// decides extents.
+    /// Resolves the program with symbols of which some are others than `before`: those that occur in the kernels `mentioning` them. `None` where
+    /// what is computed decides extents.
     pub fn resolve_other(
         cx: Surroundings<'a>,
         (before, places): (&'a Resolved, &'a Places),
         symbols: SymbolBindings,
-        changed: u64,
+        mentioning: &[usize],
         plan: &'a Memory,
     ) -> Result<Option<Resolved>, BackendError> {
         let mut r = Resolver::new(cx, symbols, plan);
         r.others = Some(&places.of);
-        let mut differs = vec![false; cx.graph.program.nodes.len()];
-        r.other_inputs(&mut differs)?;
-        let mut kernels = Vec::with_capacity(before.all.len());
-        for ((k, group), known) in cx.graph.groups.iter().enumerate().zip(&before.all) {
-            let is_other = group.mentions & changed != 0
-                || plan.appended(k).is_some()
-                || group.reads.iter().any(|v| differs[v.node.0 as usize]);
-            if !is_other {
-                kernels.push(known.clone());
-                continue;
-            }
-            let prepared = r.prepared(k, group, false)?;
-            if !(known.learned.is_empty() && prepared.learned.is_empty()) {
+        let appending = plan.appends.iter().map(|(k, _)| *k);
+        let first = mentioning.iter().copied().chain(appending);
+        let mut work = Worklist::new(&cx.graph.readers, first);
+        r.other_inputs(&mut work)?;
+        let (mut kernels, mut again) = (before.all.clone(), vec![]);
+        while let Some(k) = work.next() {
+            let prepared = r.prepared(k, &cx.graph.groups[k], false)?;
+            if !(kernels[k].learned.is_empty() && prepared.learned.is_empty()) {
                 return Ok(None);
             }
             for (v, place) in &prepared.places {
-                r.put(*v, place, &mut differs);
+                r.put(*v, place, &mut work);
             }
-            kernels.push(prepared);
+            kernels[k] = prepared;
+            again.push(k);
         }
-        let outputs =
-            cx.graph.program.outputs.iter().zip(&before.outputs).map(|((_, v), known)| {
-                if differs[v.node.0 as usize] { r.output(*v) } else { Ok(known.clone()) }
-            });
+        let outputs = cx.graph.program.outputs.iter().zip(&before.outputs);
+        let outputs = outputs.map(|((_, v), known)| match r.places.contains_key(v) {
+            true => r.output(*v),
+            false => Ok(known.clone()),
+        });
         let outputs = outputs.collect::<Result<_, _>>()?;
-        Ok(Some(r.linked(kernels, outputs, &before.all)))
+        Ok(Some(r.linked_as(kernels, outputs, (before, &again))))
     }
 
-    fn other_inputs(&mut self, differs: &mut [bool]) -> Result<(), BackendError> {
-        for (i, node) in self.cx.graph.program.nodes.iter().enumerate() {
+    fn other_inputs(&mut self, work: &mut Worklist<'_>) -> Result<(), BackendError> {
+        for &id in &self.cx.graph.readers.inputs {
+            let node = self.cx.graph.program.node(id);
             let NodeKind::Input(k) = node.kind else { continue };
-            let id = NodeId(i as u32);
             let known = self.symbols.shape(&node.types[0]);
             let (dtype, shape) = known.ok_or_else(|| self.fail(id, "unknown input shape"))?;
             let storage = self.memory_of_input(k as usize);
@@ -58,17 +55,17 @@ impl<'a> Resolver<'a> {
             let place = Location { dtype, layout, storage };
             let value = Value { node: id, output: 0 };
             self.places.insert(value, place.clone());
-            self.put(value, &place, differs);
+            self.put(value, &place, work);
         }
         Ok(())
     }
 
     /// Notes whether a value lies otherwise.
-    fn put(&mut self, v: Value, place: &Location, differs: &mut [bool]) {
+    fn put(&mut self, v: Value, place: &Location, work: &mut Worklist<'_>) {
         if self.others.and_then(|others| others.get(&v)) == Some(place) {
             self.places.remove(&v);
         } else {
-            differs[v.node.0 as usize] = true;
+            work.differs(v.node);
         }
     }
 }

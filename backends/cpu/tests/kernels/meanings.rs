@@ -78,9 +78,10 @@ op mixed(x: F[b, t, n], w: F[n, m]) -> h: F[b, t, n]
 op counted(x: i64[b, t]) -> h: i64[b, t]
   h[b, t] = (h[b, t - 1] else 0) * 3 + x[b, t]
 
-op hidden(x: F[b, t, n], w: F[n, m]) -> h: F[b, t, n, m], y: F[b, t, n]
-  if |n| == |m|
-  h[b, t, n, m] = x[b, t, n] * x[b, t, m] - w[n, m] / 4 * (h[b, t - 1, m, n] else w[m, n])
+op hidden(x: F[b, t, n], w: F[n, k]) -> h: F[b, t, n, m], y: F[b, t, n]
+  where m = |n|
+  if |n| == |k|
+  h[b, t, n, m] = x[b, t, n] * x[b, t, m] - sum(k) w[n, k] / 16 * (h[b, t - 1, k, m] else 1)
   y[b, t, n] = sum(m) h[b, t, n, m] * x[b, t, m]
 
 op far(x: F[t, n]) -> y: F[t, n], h: F[t, n], g: F[n, t]
