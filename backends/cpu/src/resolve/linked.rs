@@ -67,8 +67,10 @@ impl Resolved {
 
     /// The number of a buffer among [`temps`](Self::temps).
     pub fn temp(&self, id: TempId) -> usize {
-        let slot = |_| self.needs[id.kernel].first + id.slot;
-        id.room().map_or_else(|| slot(()), |room| self.roomy + room)
+        match id.room() {
+            Some(room) => self.roomy + room,
+            None => self.needs[id.kernel].first + id.slot,
+        }
     }
 
     /// How many kernels there are.

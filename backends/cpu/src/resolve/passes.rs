@@ -41,12 +41,7 @@ impl Resolver<'_> {
                 None => {
                     let alive: Vec<_> = outputs.iter().map(|o| self.alive(o)).collect();
                     let launch = self.made(id, launch, &args, &outputs, &alive);
-                    let held = |(o, alive): (&Output, &Option<Alive>)| match alive {
-                        Some(alive) => (o.0, o.1, alive.shape(o.2.clone())),
-                        None => o.clone(),
-                    };
-                    let held: Vec<Output> = outputs.iter().zip(&alive).map(held).collect();
-                    return self.named(launch, args, &held, None, &name);
+                    return self.named(launch, args, &self.held(&outputs), None, &name);
                 }
             };
             return self.named(launch, args, &outputs, None, &name);
@@ -73,6 +68,15 @@ impl Resolver<'_> {
         let (v, group) = (*value.as_ref()?, &self.cx.graph.groups[self.own.kernel]);
         let unread = !self.is_read(v, group);
         unread.then(|| Alive::of_unread(&self.cx.graph.program, self.cx.library, v))?
+    }
+
+    /// Results as far as they are in memory.
+    pub(super) fn held(&self, outputs: &[Output]) -> Vec<Output> {
+        let held = |o: &Output| match self.alive(o) {
+            Some(alive) => (o.0, o.1, alive.shape(o.2.clone())),
+            None => o.clone(),
+        };
+        outputs.iter().map(held).collect()
     }
 
     /// An operator computed from its meaning in vectors, or else by the reference interpreter.
