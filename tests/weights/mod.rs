@@ -102,6 +102,24 @@ fn a_past_continues_a_model_and_the_last_position_may_stand_alone() {
 }
 
 #[test]
+fn rounded_rows_are_what_the_model_means() {
+    let file = written(&decoder(true).bytes());
+    let exact = run(&Model::read(file.path()).unwrap().session().unwrap(), &IDS, None);
+    let rounded = Reader::new().option("rounded", true).read(file.path()).unwrap();
+    let wanted = logits(&run(&rounded.session().unwrap(), &IDS, None));
+    let exact = logits(&exact);
+    let largest = exact.iter().fold(0f32, |m, v| m.max(v.abs()));
+    let off = exact.iter().zip(&wanted).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+    assert!((1e-4..0.05).contains(&(off / largest)), "{off} of {largest}");
+    let result = Optimizer::new().optimize(&rounded).unwrap();
+    let kernels = result.result().plan.kernels.iter();
+    let products = kernels.filter(|k| k.name == "gemm_blocks_rounded").count();
+    assert_eq!(products, 7 * LAYERS + 1, "{}", result.text());
+    let own = logits(&run(&result.session().unwrap(), &IDS, None));
+    assert_close(&own, &wanted);
+}
+
+#[test]
 fn the_embedding_and_the_head_are_one_constant_of_the_file() {
     let model = read(&decoder(true)).unwrap();
     let program = model.program();
