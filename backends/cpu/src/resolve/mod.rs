@@ -370,7 +370,7 @@ impl<'a> Resolver<'a> {
         };
         match made {
             // No code writes a state that nothing reads.
-            Some((launch, args)) => self.launch(launch, args, &self.held(&outputs), anchor, group),
+            Some((launch, args)) => self.launch(launch, args, &self.held(outputs), anchor, group),
             // A rank or an attribute that the code does not know, never an element type, which would be a fault of the plan: the
             // reference interpreter computes what a kernel covers otherwise.
             None => {

@@ -41,7 +41,7 @@ impl Resolver<'_> {
                 None => {
                     let alive: Vec<_> = outputs.iter().map(|o| self.alive(o)).collect();
                     let launch = self.made(id, launch, &args, &outputs, &alive);
-                    return self.named(launch, args, &self.held(&outputs), None, &name);
+                    return self.named(launch, args, &self.held(outputs), None, &name);
                 }
             };
             return self.named(launch, args, &outputs, None, &name);
@@ -65,18 +65,20 @@ impl Resolver<'_> {
 
     /// Which steps of a result are in memory, if not all.
     fn alive(&self, (value, ..): &Output) -> Option<Alive> {
-        let (v, group) = (*value.as_ref()?, &self.cx.graph.groups[self.own.kernel]);
-        let unread = !self.is_read(v, group);
-        unread.then(|| Alive::of_unread(&self.cx.graph.program, self.cx.library, v))?
+        let v = (*value)?;
+        let alive = Alive::of_unread(&self.cx.graph.program, self.cx.library, v)?;
+        let is_read = self.is_read(v, &self.cx.graph.groups[self.own.kernel]);
+        (!is_read).then_some(alive)
     }
 
     /// Results as far as they are in memory.
-    pub(super) fn held(&self, outputs: &[Output]) -> Vec<Output> {
-        let held = |o: &Output| match self.alive(o) {
-            Some(alive) => (o.0, o.1, alive.shape(o.2.clone())),
-            None => o.clone(),
-        };
-        outputs.iter().map(held).collect()
+    pub(super) fn held(&self, mut outputs: Vec<Output>) -> Vec<Output> {
+        for output in &mut outputs {
+            if let Some(alive) = self.alive(output) {
+                output.2 = alive.shape(std::mem::take(&mut output.2));
+            }
+        }
+        outputs
     }
 
     /// An operator computed from its meaning in vectors, or else by the reference interpreter.
