@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/onnx/kernels.txt: for which element types ONNX Runtime's CPU provider has code, operator by operator.
+"""Writes src/onnx/export/kernels.txt: for which element types ONNX Runtime's CPU provider has code, operator by operator.
 
-    python fuzz/onnx_kernels.py > src/onnx/kernels.txt        needs: onnx, onnxruntime
+    python fuzz/onnx_kernels.py > src/onnx/export/kernels.txt        needs: onnx, onnxruntime
 
 A line is a version of an operator and the types of one of its kernels; several lines are several kernels. Operators
 without a line have no kernel of their own: a runtime writes them out by their definition, or does not know them.

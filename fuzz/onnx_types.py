@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/onnx/types.txt: which element types the operators of ONNX take and yield, and which attributes they have,
+"""Writes src/onnx/export/types.txt: which element types the operators of ONNX take and yield, and which attributes they have,
 version by version.
 
-    python fuzz/onnx_types.py > src/onnx/types.txt        needs: onnx
+    python fuzz/onnx_types.py > src/onnx/export/types.txt        needs: onnx
 """
 import onnx
 

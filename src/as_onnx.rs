@@ -12,9 +12,10 @@ use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::term::TermKind;
+use mlc_onnx::export::printable;
 use mlc_onnx::{
     Counts, ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export_counted,
-    export_plan_counted, printable, spelled_out, unwritten_operators,
+    export_plan_counted, spelled_out, unwritten_operators,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;

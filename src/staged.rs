@@ -14,9 +14,10 @@ use crate::stack::with_room;
 #[cfg(feature = "cli")]
 use mlc_dsl::ir::Type;
 use mlc_dsl::ir::{DType, Extent, Node, NodeKind, Program, Tensor};
+use mlc_onnx::import::stage;
 use mlc_onnx::{
     Answers, Container, Part as Imports, Questions, RawDim, RawModel, RawNode, RawValueInfo, Stage,
-    import_part, import_stage,
+    import_part,
 };
 #[cfg(feature = "cli")]
 use mlc_onnx::{Asked, ImportError};

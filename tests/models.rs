@@ -11,9 +11,8 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
-use mlc_onnx::{
-    ModelInfo, RawAttr, RawModel, export, export_plan, import, parse_onnx, printable, read_onnx,
-};
+use mlc_onnx::export::printable;
+use mlc_onnx::{ModelInfo, RawAttr, RawModel, export, export_plan, import, parse_onnx, read_onnx};
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::stdlib;
 use rayon::prelude::*;

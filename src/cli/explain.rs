@@ -85,7 +85,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     // What runs here is planned as it is; for a runtime of its own the result is written.
     if let Some(info) = model.info.as_ref().filter(|_| as_onnx::is_written(&model.library, target))
     {
-        options.operators = Some(mlc_onnx::printable(&model.library, info.opset(), target));
+        options.operators = Some(mlc_onnx::export::printable(&model.library, info.opset(), target));
     }
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();

@@ -22,7 +22,7 @@ pub(super) fn find(model: &Model, at: &str) -> anyhow::Result<Place> {
         return Ok(Place { node: Some(at.to_string()), told: vec![] });
     }
     let raw = model.raw()?;
-    let read = raw.as_ref().and_then(|raw| mlc_onnx::read_as(raw, &model.library, at));
+    let read = raw.as_ref().and_then(|raw| mlc_onnx::import::read_as(raw, &model.library, at));
     let Some(read) = read else {
         let mut all: Vec<&str> = known.iter().copied().filter(|n| !n.is_empty()).collect();
         let nodes = raw.iter().flat_map(|raw| &raw.graph.nodes);

@@ -4,10 +4,10 @@
 //! programs then agree on whatever the node computes, so nothing needs to know its meaning. Writing puts the node back.
 
 use super::export::ExportError;
-use super::import_error::ImportError;
-use super::import_value::origin;
+use super::import::error::ImportError;
+use super::import::value::origin;
 use super::raw::{RawAttr, RawDim, RawGraph, RawNode, RawValueInfo};
-use super::raw_order;
+use super::read::order;
 use indexmap::IndexMap;
 use mlc_dsl::ir::Tensor;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -98,8 +98,8 @@ impl Opaque {
         let kept = graph.nodes.len();
         graph.nodes.extend(self.nodes.iter().map(|(n, _)| n.clone()));
         read_past_copies(graph, kept);
-        raw_order::sort(graph)
-            .and_then(|()| raw_order::verify(graph))
+        order::sort(graph)
+            .and_then(|()| order::verify(graph))
             .map_err(|e| ExportError::Opaque { reason: e.to_string() })
     }
 }

@@ -1,7 +1,8 @@
 //! Loops, sequences, and what only a run decides.
 
 use super::support::*;
-use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part, import_stage};
+use mlc_onnx::import::stage;
+use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part};
 use mlc_rewrite::{Model, Optimizer};
 
 fn named(name: &str, dtype: DType) -> RawValueInfo {

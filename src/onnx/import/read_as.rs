@@ -1,0 +1,62 @@
+//! What a node of a model is read as, which the program need not contain: its values may be constants, or those of another node.
+
+use super::error::ImportError;
+use super::value::origin;
+use super::{Loops, import_keeping};
+use crate::raw::{RawModel, RawNode, RawValueInfo};
+use mlc_dsl::ir::{NodeKind, Program, Type, Value};
+use mlc_dsl::library::Library;
+
+/// What the value of a result is read as.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReadAs {
+    /// It is known before a run.
+    Constant(Type),
+    /// It is this input of the model.
+    Input(String),
+    /// What this node computes, or is read as.
+    Node(String),
+    /// Its extents are read, and no element of it.
+    Nothing,
+}
+
+/// A node, and what each of its results is read as.
+pub type ReadNode = (String, Vec<(String, ReadAs)>);
+
+/// The node of a model that has this name, or a result of this name; and what each of its results is read as.
+///
+/// # Errors
+/// What comes before the node is not readable.
+pub fn read_as(
+    raw: &RawModel,
+    library: &Library,
+    name: &str,
+) -> Option<Result<ReadNode, ImportError>> {
+    let is_it = |n: &&RawNode| n.name == name || n.outputs.iter().any(|o| o == name);
+    let node = raw.graph.nodes.iter().find(is_it).filter(|_| !name.is_empty())?;
+    let results = node.outputs.iter().filter(|o| !o.is_empty());
+    let outputs = results.clone().map(|o| RawValueInfo { name: o.clone(), ..Default::default() });
+    let mut model = raw.clone();
+    model.graph.outputs = outputs.collect();
+    let imported = import_keeping(model, library, &Default::default(), Loops::default());
+    Some(imported.map(|imported| {
+        let program = &imported.program;
+        let of = |name: &String| {
+            let found = program.outputs.iter().find(|(n, _)| n == name);
+            let read = found.map_or(ReadAs::Node(origin(node).into()), |(_, v)| value(program, *v));
+            (name.clone(), read)
+        };
+        (node.label(), results.map(of).collect())
+    }))
+}
+
+fn value(program: &Program, v: Value) -> ReadAs {
+    let node = program.node(v.node);
+    match &node.kind {
+        NodeKind::Const(_) => ReadAs::Constant(program.ty(v).clone()),
+        NodeKind::Input(i) => ReadAs::Input(program.inputs[*i as usize].0.clone()),
+        NodeKind::Apply(..) if node.args.is_empty() => ReadAs::Constant(program.ty(v).clone()),
+        NodeKind::Apply(..) if node.origin.is_empty() => ReadAs::Nothing,
+        NodeKind::Apply(..) => ReadAs::Node(node.origin.clone()),
+    }
+}
