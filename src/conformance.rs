@@ -6,7 +6,8 @@
 use crate::error::Error;
 use crate::model::{Model, Reader};
 use crate::pipeline::{self, Options};
-use crate::{staged, stdlib};
+use crate::session::staged;
+use crate::stdlib;
 use anyhow::ensure;
 use itertools::Itertools;
 use mlc_backends::{Backend, Executable};

@@ -10,7 +10,7 @@ use mlc_dsl::instantiate::BuildError;
 use mlc_dsl::library::Library;
 use mlc_dsl::told;
 use mlc_explore::ExtractionError;
-use mlc_explore::constant_folding::ConstantError;
+use mlc_explore::constants::folding::ConstantError;
 use mlc_extract::resources::TooMuch;
 use mlc_extract::{EGraphViewError, ExtractError};
 use mlc_files::FileError;

@@ -210,7 +210,7 @@ fn build_of_rank(
 }
 
 fn variable_type(v: &Input, rank: usize, env: &mut Env) -> Result<Type, String> {
-    let dtype = crate::rules_model::usual_dtype(&v.ty.dtype);
+    let dtype = crate::model::rules_model::usual_dtype(&v.ty.dtype);
     if let DTypePattern::Var(n) = &v.ty.dtype {
         env.bind_dtype(n, dtype);
     }

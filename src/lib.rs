@@ -40,11 +40,7 @@
 //! page (the stages of the pipeline, ONNX, the verifier, the command line) are public for the tools of the project; see
 //! `ARCHITECTURE.md`.
 
-mod architectures;
-mod as_onnx;
 pub mod as_read;
-mod as_themselves;
-mod bodies;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod calibrate;
@@ -54,46 +50,34 @@ pub mod cli;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod conformance;
-mod content;
-mod control_runs;
-#[cfg(feature = "cli")]
-mod coverage;
 mod device;
 mod error;
 #[doc(hidden)]
 pub mod explain;
-mod extent_ranges;
-mod input_shapes;
-mod input_values;
 #[doc(hidden)]
 pub mod kernel_times;
 #[doc(hidden)]
 pub mod lawtest;
-mod model;
+#[doc(hidden)]
+pub mod model;
 #[doc(hidden)]
 pub mod names;
+mod onnx_target;
 mod optimizer;
 #[doc(hidden)]
 pub mod pipeline;
 #[doc(hidden)]
 pub mod profile;
-#[doc(hidden)]
-pub mod recognition;
 mod recurrences;
-#[doc(hidden)]
-pub mod rules_model;
-mod saved;
 mod session;
 #[doc(hidden)]
 pub mod show;
 mod stack;
-mod staged;
 #[doc(hidden)]
 pub mod stdlib;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod svg;
-mod tensor_info;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};

@@ -4,17 +4,18 @@ use crate::as_read::AsRead;
 use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
-use crate::extent_ranges::{ExtentRanges, size_of};
 use crate::model::{Model, Reader, TensorInfo};
+use crate::onnx_target::kept_operators;
 use crate::pipeline::costing::Costing;
+use crate::pipeline::extent_ranges::{ExtentRanges, size_of};
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::{Fp, Options, Solver, tolerance};
 use crate::pipeline::report::{Report, operators};
 use crate::pipeline::selfcheck::Guard;
+use crate::session::staged::Prepare;
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
-use crate::staged::Prepare;
-use crate::{as_onnx, as_themselves, model, names, pipeline, profile, show};
+use crate::{model, names, onnx_target, pipeline, profile, show};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::shown;
@@ -243,9 +244,9 @@ impl Optimizer {
 
     fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
         let mut options = self.options(&model)?;
-        let model = match as_onnx::is_written(&model.library, &options.target) {
+        let model = match onnx_target::is_written(&model.library, &options.target) {
             true => {
-                let opset = as_onnx::opset(&info(&model), self.opset)?;
+                let opset = onnx_target::opset(&info(&model), self.opset)?;
                 model.written_at(opset)?
             }
             false => model,
@@ -254,7 +255,7 @@ impl Optimizer {
         let mut program = model.program.clone();
         explain::name_all(&mut program, &model.library);
         let mut info = info(&model);
-        let opset = as_onnx::opset(&info, self.opset)?;
+        let opset = onnx_target::opset(&info, self.opset)?;
         let place = match model.library.is_kind_of(&options.target, CUDA) {
             true => BackendKind::Cuda,
             false => self.place,
@@ -264,11 +265,11 @@ impl Optimizer {
             device = device.memory(bytes);
         }
         options.costing.described = device.described(&model.library, &options.target);
-        let (mut result, raw) = if as_onnx::is_written(&model.library, &options.target) {
-            as_onnx::prepare(&mut options, &mut info, &model.library, opset);
+        let (mut result, raw) = if onnx_target::is_written(&model.library, &options.target) {
+            onnx_target::prepare(&mut options, &mut info, &model.library, opset);
             let mut named = model.clone();
             named.program = program;
-            let (result, raw) = as_themselves::optimize(&named, &info, opset, &options)?;
+            let (result, raw) = kept_operators::optimize(&named, &info, opset, &options)?;
             (result, Some(raw))
         } else {
             (pipeline::optimize(program, &model.library, &options)?, None)
@@ -332,7 +333,7 @@ pub(crate) fn info(model: &Model) -> ModelInfo {
     let graph_name = "model".to_string();
     let producer_name = env!("CARGO_PKG_NAME").to_string();
     let info = ModelInfo { opset_imports, graph_name, producer_name, ..ModelInfo::default() };
-    let plain = as_onnx::written(&model.program, &model.library, &info, TEXT_OPSET);
+    let plain = onnx_target::written(&model.program, &model.library, &info, TEXT_OPSET);
     let nodes = plain.map_or_else(|_| operators(&model.program), |raw| raw.graph.nodes.len());
     ModelInfo { nodes, ..info }
 }
@@ -435,7 +436,7 @@ impl OptimizedModel {
             return Ok(Cow::Borrowed(raw));
         }
         let (program, library) = (&self.result.program, &self.model.library);
-        let raw = with_room(|| as_onnx::written(program, library, &self.info, self.opset))?;
+        let raw = with_room(|| onnx_target::written(program, library, &self.info, self.opset))?;
         Ok(Cow::Owned(raw))
     }
 

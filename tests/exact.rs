@@ -86,7 +86,8 @@ const PROGRAMS: &[(&str, &str)] = &[
 fn small_programs() {
     for (name, text) in PROGRAMS {
         let library = stdlib::sound(&[("case.rules", text)], false).expect("sound");
-        let program = mlc_rewrite::rules_model::program(&library, "m").expect("has an entry");
+        let program =
+            mlc_rewrite::model::rules_model::program(&library, "m").expect("has an entry");
         same_bits(name, program, &library);
     }
 }

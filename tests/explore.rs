@@ -6,7 +6,8 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, Stop, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_rewrite::{rules_model, stdlib};
+use mlc_rewrite::model::rules_model;
+use mlc_rewrite::stdlib;
 use mlc_verify::random_inputs::Random;
 use std::sync::Arc;
 

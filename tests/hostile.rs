@@ -213,7 +213,7 @@ fn models_that_would_grow_without_end_are_refused_or_small() {
         let shown: String = text.chars().take(150).collect();
         let (library, diags) = read(if refusal.is_empty() { "" } else { "/ops/" }, &text);
         assert!(diags.iter().all(|d| d.severity != mlc_dsl::diag::Severity::Error), "{diags:#?}");
-        let program = mlc_rewrite::rules_model::program(&library, "m");
+        let program = mlc_rewrite::model::rules_model::program(&library, "m");
         if !refusal.is_empty() {
             let e = program.expect_err(&shown).to_string();
             assert!(e.contains(refusal) && e.contains("own.rules:"), "{shown}\n{e}");

@@ -11,7 +11,7 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
-use mlc_onnx::export::printable;
+use mlc_onnx::printable;
 use mlc_onnx::{ModelInfo, RawAttr, RawModel, export, export_plan, import, parse_onnx, read_onnx};
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::stdlib;
@@ -113,7 +113,8 @@ fn numbers_of_open_extents_are_computed_at_run_time() {
     let (library, diags) = stdlib::with(&[("mean.rules", WRITTEN_MEAN)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let library = Arc::new(library);
-    let program = mlc_rewrite::rules_model::program(&library, "written_mean").expect("a program");
+    let program =
+        mlc_rewrite::model::rules_model::program(&library, "written_mean").expect("a program");
     let cpu = library.target("cpu").expect("shipped").clone();
     let plan = mlc_extract::kernel_selection::select_kernels(program.clone(), &library, &cpu);
     for n in [4usize, 7] {
@@ -155,7 +156,7 @@ const AFFINE: &str = "/// A line by its slope and offset.\n\
 fn lists_of_real_numbers_are_attributes() {
     let library = with_text(AFFINE);
     let library = Arc::new(library);
-    let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
+    let program = mlc_rewrite::model::rules_model::program(&library, "use").expect("a program");
     let x = Tensor::from_f64(DType::F32, vec![3], &[1.0, 2.0, -4.0]);
     let y = mlc_rewrite::pipeline::selfcheck::run(&program, &library, &[x], 1).expect("runs");
     assert_eq!((0..3).map(|i| y[0].get_f64(i)).collect::<Vec<_>>(), [2.5, 3.0, 0.0]);
@@ -184,7 +185,7 @@ const DIFFERING: &str = "/// One where two differ.\n\
 #[test]
 fn operands_that_are_computed_are_nodes_of_their_own() {
     let library = with_text(DIFFERING);
-    let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
+    let program = mlc_rewrite::model::rules_model::program(&library, "use").expect("a program");
     let opsets = [(String::new(), 17), ("example".to_string(), 1)];
     let info = ModelInfo { opset_imports: opsets.into(), ..ModelInfo::default() };
     let raw = export(&program, &library, &info, 17).expect("exports");
@@ -199,7 +200,7 @@ const ZERO_STATE: &str = "/// A sequence of any length and batch.\n\
 #[test]
 fn a_state_that_begins_at_zero_is_left_out() {
     let library = with_text(ZERO_STATE);
-    let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
+    let program = mlc_rewrite::model::rules_model::program(&library, "use").expect("a program");
     let info = ModelInfo { opset_imports: [(String::new(), 17)].into(), ..ModelInfo::default() };
     let raw = export(&program, &library, &info, 17).expect("exports");
     let [node] = raw.graph.nodes.as_slice() else { panic!("{:?}", raw.graph.nodes) };

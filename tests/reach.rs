@@ -3,7 +3,8 @@
 use mlc_dsl::ir::Value;
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, explore};
-use mlc_rewrite::{pipeline, rules_model, stdlib};
+use mlc_rewrite::model::rules_model;
+use mlc_rewrite::{pipeline, stdlib};
 use mlc_verify::{CheckOptions, check_library, reach};
 use std::sync::Arc;
 

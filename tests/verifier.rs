@@ -5,7 +5,8 @@ use mlc_dsl::check::{SourceDiag, Text, library_of, parsed};
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::{Limits, explore};
-use mlc_rewrite::{lawtest, recognition, rules_model, stdlib};
+use mlc_rewrite::model::{recognition, rules_model};
+use mlc_rewrite::{lawtest, stdlib};
 use mlc_verify::{CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
@@ -337,7 +338,8 @@ fn axes_without_names_meet_as_in_numpy_or_not_at_all() {
             }
             assert!(result.is_some(), "NumPy refuses {text}");
             met += 1;
-            let program = mlc_rewrite::rules_model::program(&library, "m").expect("a program");
+            let program =
+                mlc_rewrite::model::rules_model::program(&library, "m").expect("a program");
             let tensor = |shape: &[usize], from: f64| {
                 let n = shape.iter().product::<usize>();
                 let values: Vec<f64> = (0..n).map(|i| from + i as f64).collect();
@@ -378,7 +380,7 @@ fn a_model_without_a_value_is_refused_at_its_place() {
     for (text, message, line) in cases {
         let (library, diags) = beside_operators(text);
         assert!(diags.is_empty(), "{text}{}", stdlib::rendered(&library, &diags, false));
-        let program = mlc_rewrite::rules_model::program(&library, "m");
+        let program = mlc_rewrite::model::rules_model::program(&library, "m");
         if line == 0 {
             assert!(program.is_ok(), "what is not used is not built:\n{text}");
             continue;
@@ -400,7 +402,7 @@ fn an_integer_attribute_binds_from_an_integral_number() {
     let call = library.find("scaled").expect("declared");
     let library = std::sync::Arc::new(library);
     for (name, expected) in [("two", true), ("half", false), ("written", true)] {
-        let program = mlc_rewrite::rules_model::program(&library, name).expect(name);
+        let program = mlc_rewrite::model::rules_model::program(&library, name).expect(name);
         let law = library.laws.iter().position(|l| *l.name == *"scaled").expect("recognised");
         let explored = explore(library.clone(), program.clone(), &[law as u32], &Limits::default());
         let fired = explored.profiles.iter().any(|(_, p)| p.applications > 0);

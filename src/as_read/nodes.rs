@@ -7,7 +7,7 @@
 use mlc_backends::reference::{Array, CodeCache, Elements, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor, Value};
 use mlc_dsl::library::Library;
-use mlc_onnx::import::control::flow;
+use mlc_onnx::flow;
 use mlc_onnx::{
     Answers, Asked, Flow, NodeItems, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, Stage,
     import_nodes, reads,

@@ -9,7 +9,7 @@ use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::rules_model::usual_dtype;
+use crate::model::rules_model::usual_dtype;
 use crate::stdlib;
 
 /// The text's name among the library's.

@@ -1,6 +1,6 @@
 //! `calibrate`: times the kernels of this machine or of a device, and fits their costs.
 
-use super::place::Place;
+use super::options::place::Place;
 use super::{Common, Findings};
 use crate::calibrate::machine::Hardware;
 use crate::calibrate::store::{Store, TimingRecord, usual_path};

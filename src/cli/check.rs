@@ -3,7 +3,8 @@
 use super::{Common, Findings, terminal};
 use crate::error::Error;
 use crate::lawtest::{self, Broken};
-use crate::{pipeline, recognition, stdlib};
+use crate::model::recognition;
+use crate::{pipeline, stdlib};
 use anyhow::Context;
 use mlc_dsl::diag::{SHOWN, Severity, more};
 use mlc_dsl::library::Law;

@@ -1,9 +1,9 @@
 //! `diff A.onnx B.onnx`: compares two graphs.
 
-use super::model::library;
+use super::options::model::library;
 use super::terminal::Screen;
 use super::{Common, Findings};
-use crate::content::{Content, content};
+use crate::model::content::{Content, content};
 use mlc_dsl::message_text::bytes;
 use mlc_onnx::RawModel;
 use mlc_onnx::graphdiff::{Constants, Difference, Operators, compare};

@@ -1,6 +1,6 @@
 //! `fuzz`: random programs, optimised and run in every way, against the reference interpreter.
 
-use super::place::Place;
+use super::options::place::Place;
 use super::{Common, Findings};
 use crate::device::BackendKind;
 use crate::pipeline::{self, Fp, Optimized};
@@ -53,7 +53,7 @@ const LIMITS: Limits = Limits {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[], &[])?;
-    let library = super::model::library(&args.common)?;
+    let library = super::options::model::library(&args.common)?;
     pipeline::all_laws(&library, &args.without)?;
     let time = match (args.time, args.cases) {
         (Some(t), _) => {

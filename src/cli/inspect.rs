@@ -1,9 +1,9 @@
 //! `inspect MODEL`: summarises a model without changing or running it.
 
-use super::model::reader;
-use super::shape_option::ShapeOptions;
+use super::options::model::reader;
+use super::options::shapes::ShapeOptions;
 use super::{Common, Findings};
-use crate::content::{Content, content};
+use crate::model::content::{Content, content};
 use crate::model::imported;
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::Library;

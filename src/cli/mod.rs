@@ -1,33 +1,20 @@
 //! The command line: one module per verb; only the result goes to standard output.
 
-mod arg_values;
 mod bench;
-mod bench_data;
-mod bench_kernels;
-mod bench_turns;
 mod calibrate;
 mod check;
-mod check_options;
 mod conformance;
-mod conformance_files;
 mod diff;
-pub mod egraphs;
 mod explain;
-mod explain_at;
 mod extract;
 mod fmt;
 mod fuzz;
 mod inspect;
 mod list;
 mod manual;
-mod model;
 mod optimize;
-mod peer;
-mod place;
-mod progress;
+mod options;
 mod run;
-mod run_inputs;
-mod shape_option;
 mod show;
 mod terminal;
 
@@ -172,7 +159,7 @@ pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Man(a) => manual::man(a, Cli::command()),
     });
     let result = work.map(|w| w.join());
-    progress::done();
+    terminal::progress::done();
     let result = match result {
         Ok(Ok(r)) => r,
         Ok(Err(_)) => return 101,

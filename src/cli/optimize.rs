@@ -1,18 +1,20 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
-use super::check_options::{Checking, samples, told, warn};
-use super::model::{Tuning, load_offering, told_notes};
-use super::run_inputs::RunInputs;
-use super::shape_option::ShapeOptions;
-use super::{Common, Findings, named, progress};
+use super::options::model::{Tuning, load_offering, told_notes};
+use super::options::run_inputs::RunInputs;
+use super::options::selfcheck::{Checking, samples, told, warn};
+use super::options::shapes::ShapeOptions;
+use super::terminal::progress;
+use super::{Common, Findings, named};
 use crate::as_read::AsRead;
 use crate::error::Error;
 use crate::explain::seconds;
-use crate::extent_ranges::size_of;
 use crate::model::{Model, input_names};
+use crate::onnx_target;
+use crate::onnx_target::kept_operators;
+use crate::pipeline::extent_ranges::size_of;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
-use crate::{as_onnx, as_themselves};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
@@ -85,7 +87,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     begin(&mut args)?;
     let model = load_offering(&args.model, &args.common, &args.shapes, offered(&args)?)?;
     told_notes(&model, &args.common);
-    let opset = as_onnx::opset(&crate::optimizer::info(&model), args.opset)?;
+    let opset = onnx_target::opset(&crate::optimizer::info(&model), args.opset)?;
     let told: Vec<String> = model.notes().to_vec();
     let model = model.written_at(opset)?;
     args.common.screen.notes(model.notes().iter().filter(|n| !told.contains(n)));
@@ -104,10 +106,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         options.sizes = sizes.chain(options.sizes).collect();
     }
     args.checking.enter(&mut options, given)?;
-    as_onnx::prepare(&mut options, &mut info, &model.library, opset);
+    onnx_target::prepare(&mut options, &mut info, &model.library, opset);
     let mut held = AsRead::check(&model, &mut options)?;
     clock.stage("file's operators");
-    let (optimized, raw) = as_themselves::optimize(&model, &info, opset, &options)?;
+    let (optimized, raw) = kept_operators::optimize(&model, &info, opset, &options)?;
     clock.stage("optimize");
     let mut report = optimized.report.clone();
     if let Some(held) = &mut held {

@@ -1,21 +1,22 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
-use super::check_options::{CheckReport, Checking, told, warn};
-use super::model::{Tuning, fitting_symbols, load_offering, told_notes};
-use super::place::Place;
-use super::run_inputs::RunInputs;
-use super::shape_option::ShapeOptions;
-use super::{Common, Findings, named, progress};
+use super::options::model::{Tuning, fitting_symbols, load_offering, told_notes};
+use super::options::place::Place;
+use super::options::run_inputs::RunInputs;
+use super::options::selfcheck::{CheckReport, Checking, told, warn};
+use super::options::shapes::ShapeOptions;
+use super::terminal::progress;
+use super::{Common, Findings, named};
 use crate::as_read::AsRead;
 use crate::device::Device;
 use crate::error::Error;
-use crate::extent_ranges::size_of;
 use crate::model::Model;
 use crate::optimizer::optimizing;
 use crate::pipeline::costing::Measured;
+use crate::pipeline::extent_ranges::size_of;
 use crate::pipeline::{self, Optimized, Options};
 use crate::session::in_order;
-use crate::staged;
+use crate::session::staged;
 use anyhow::Context;
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::message_text::bytes;

@@ -1,10 +1,11 @@
 //! `show MODEL`: a model as text, the CUDA code of its kernels, or what of it is not understood.
 
-use super::model::load_for;
-use super::shape_option::ShapeOptions;
-use super::{Common, Findings, progress};
-use crate::coverage::{Decided, Missing, missing};
+use super::options::model::load_for;
+use super::options::shapes::ShapeOptions;
+use super::terminal::progress;
+use super::{Common, Findings};
 use crate::model::Model;
+use crate::model::coverage::{Decided, Missing, missing};
 use crate::pipeline::{self, Options, optimize};
 use crate::{explain, show};
 use mlc_cuda::{Launch, Launches, launches};

@@ -2,46 +2,22 @@
 //!
 //! The only crate that uses egg. Never decides what is cheap.
 
-mod applicable_laws;
-mod apply;
-mod attribution;
-mod broadcasts;
-mod constant_evaluation;
-pub mod constant_folding;
-mod emit;
-mod extract;
-mod flatten;
+mod analysis;
+pub mod constants;
+mod extraction;
 mod graph;
-mod incremental;
-mod interval;
-mod introductions;
-mod language;
-mod log;
-mod lower;
 mod matcher;
-mod matcher_attrs;
-mod matcher_flat;
-mod matcher_tables;
-mod multi_pattern;
-mod near_miss;
 pub mod outline;
 pub mod progress;
 mod proof;
-mod repeated_constants;
-mod replay;
-mod scalar_factors;
-mod schedule;
-mod search_steps;
-mod sign;
-pub mod target_laws;
-mod view_chains;
-mod weight_bytes;
+mod saturation;
 
-pub use extract::{Choice, Extracted, ExtractionError, Subprogram};
-pub use log::{LogId, Reason};
-pub use lower::{Explored, Series, explore, explore_series};
+pub use extraction::{Choice, Extracted, ExtractionError, Subprogram};
+pub use graph::lower::{Explored, Series, explore, explore_series};
+pub use proof::log::{LogId, Reason};
 pub use proof::{Proof, ProofStep};
-pub use schedule::{LawProfile, Stop};
+pub use saturation::target_laws::UnusableOperators;
+pub use saturation::{LawProfile, Stop};
 
 use std::time::Duration;
 

@@ -1,11 +1,13 @@
 //! How models are read: with which rules, shapes and values.
 
 use super::{AT_OFFERED, Model, ModelSource, told_in};
-use crate::content::{Content, content};
 use crate::error::{Error, ErrorKind};
-use crate::input_shapes::InputShapes;
-use crate::input_values::{GivenValue, InputValues, notes};
-use crate::{architectures, recurrences, rules_model, show, stack::with_room, stdlib};
+use crate::model::content::{Content, content};
+use crate::model::input_shapes::InputShapes;
+use crate::model::input_values::{GivenValue, InputValues, notes};
+use crate::model::{architectures, rules_model};
+use crate::stack::with_room;
+use crate::{recurrences, show, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::{Attr, DType, Program, Type};
@@ -114,7 +116,7 @@ impl Reader {
 
     /// Values that a run will be given: those that decide shapes or axes become constants, the others stay inputs.
     #[cfg(feature = "cli")]
-    pub(crate) fn offering(mut self, values: crate::input_values::Offered) -> Reader {
+    pub(crate) fn offering(mut self, values: crate::model::input_values::Offered) -> Reader {
         self.values.offer(values);
         self
     }

@@ -3,6 +3,7 @@
 pub mod confirm;
 pub mod costing;
 mod decode;
+pub(crate) mod extent_ranges;
 pub(crate) mod guard;
 pub mod measure;
 pub mod objective;
@@ -20,10 +21,11 @@ use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::pattern::{is_early, is_late, is_normal};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
-use mlc_explore::constant_folding::{self, Memo};
+use mlc_explore::UnusableOperators;
+use mlc_explore::constants::folding;
+use mlc_explore::constants::folding::Memo;
 use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
 use mlc_explore::progress;
-use mlc_explore::target_laws::UnusableOperators;
 use mlc_explore::{Explored, Extracted, Limits, explore};
 use mlc_extract::kernel_selection::select_kernels_from;
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
@@ -302,7 +304,7 @@ fn first_search(
     }
     let extracted = explored.extract(prices, &QUICK)?;
     let is_better = extracted.source_cost.is_none_or(|before| extracted.cost < before);
-    Ok(is_better.then(|| constant_folding::fold(&extracted.program, library)).transpose()?)
+    Ok(is_better.then(|| folding::fold(&extracted.program, library)).transpose()?)
 }
 
 /// The kernel that changes layouts, and that of convolutions, whose channels late laws put last: what it is priced at for a search that
@@ -384,8 +386,7 @@ pub fn variants(
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
         let Extracted { program, kernels, .. } = &extracted;
-        let (program, chosen) =
-            constant_folding::fold_chosen(program, kernels, library, &mut memo)?;
+        let (program, chosen) = folding::fold_chosen(program, kernels, library, &mut memo)?;
         let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
         Ok(select_kernels_from(program, &chosen, library, &prices))
     };
@@ -480,8 +481,8 @@ pub fn plan_with(
 ) -> Result<Plan, Error> {
     let at = || TargetPrices::new(library, target, None).with_model(model.clone());
     let mut prices = SizedPrices::new(library, sizes, program, at);
-    let open = constant_folding::unfold(program, library, prices.first())?;
-    let mut plans = prices.select(&constant_folding::fold(&open, library)?, &[]);
+    let open = folding::unfold(program, library, prices.first())?;
+    let mut plans = prices.select(&folding::fold(&open, library)?, &[]);
     if plans.len() > 1 {
         let all: Vec<Vec<f64>> = plans.iter().map(|p| prices.at_sizes(p)).collect();
         prices.weigh(&all[0]);

@@ -11,7 +11,8 @@ use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
-use mlc_explore::constant_folding::{self, Memo};
+use mlc_explore::constants::folding;
+use mlc_explore::constants::folding::Memo;
 use mlc_extract::target::{Aim, TargetPrices};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -164,7 +165,7 @@ impl<'a> Evaluation<'a> {
 
     /// An extracted program with its constants folded.
     pub fn of_extracted(&self, e: &Extracted) -> Result<Candidate, Error> {
-        let (program, chosen) = constant_folding::fold_chosen(
+        let (program, chosen) = folding::fold_chosen(
             &e.program,
             &e.kernels,
             self.library,
@@ -174,9 +175,9 @@ impl<'a> Evaluation<'a> {
     }
 
     fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
-        let open = constant_folding::unfold(source, self.library, self.prices.first())?;
+        let open = folding::unfold(source, self.library, self.prices.first())?;
         let mut memo = self.memo.borrow_mut();
-        let (folded, _) = constant_folding::fold_chosen(&open, &[], self.library, &mut memo)?;
+        let (folded, _) = folding::fold_chosen(&open, &[], self.library, &mut memo)?;
         let out = self.candidate(folded, &[]);
         if self.options.objective == Objective::Size && stored(source) < out.weights {
             return Ok(self.candidate(open, &[]));

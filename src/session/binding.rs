@@ -4,7 +4,7 @@ use super::{Outputs, Planned, Runs, Session, fits, missing, unknown_input};
 use crate::error::{Error, ErrorKind};
 use crate::model::TensorInfo;
 use crate::names;
-use crate::staged::StagedRuns;
+use crate::session::staged::StagedRuns;
 use mlc_backends::arrays::{AnyArray, ArrayMut};
 use mlc_backends::state::{Feed, State, Step};
 use mlc_dsl::ir::{Tensor, Type};

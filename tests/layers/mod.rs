@@ -3,7 +3,7 @@
 mod table;
 
 use mlc_dsl::library::{Law, LawOrigin};
-use mlc_explore::constant_folding::fold;
+use mlc_explore::constants::folding::fold;
 use mlc_rewrite::explain::{name_all, why_not};
 use mlc_rewrite::pipeline::{self, optimize};
 use mlc_rewrite::{Device, Model, Optimizer, Options, Reader};

@@ -1,7 +1,7 @@
 //! Loops, sequences, and what only a run decides.
 
 use super::support::*;
-use mlc_onnx::import::stage;
+use mlc_onnx::import_stage;
 use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part};
 use mlc_rewrite::{Model, Optimizer};
 

@@ -2,7 +2,7 @@
 
 use super::{Family, run};
 use mlc_files::npz::write_npz;
-use mlc_onnx::export::printable;
+use mlc_onnx::printable;
 use mlc_onnx::{RawModel, domains, export_plan, import, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{Options, optimize};
 use mlc_verify::random_inputs;

@@ -8,7 +8,7 @@ use mlc_backends::reference::run_values;
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::plan::Plan;
-use mlc_onnx::export::printable;
+use mlc_onnx::printable;
 use mlc_onnx::{Imported, RawDim, RawValueInfo, export_plan, import, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{Options, optimize, plan, target};
 use mlc_rewrite::show;

@@ -1,0 +1,124 @@
+//! The e-graph's language and analysis: the only types that egg works on.
+
+use crate::proof::log::LogId;
+use egg::{DidMerge, EGraph, Id, Language};
+use mlc_dsl::ir::{ConstId, Type};
+use mlc_dsl::library::CallId;
+use std::sync::Arc;
+
+/// Index of an interned attribute list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttrsId(pub u32);
+
+/// Index of a series of constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeriesId(pub u32);
+
+/// What an e-node is, its arguments aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Head {
+    /// The program's input of that index.
+    Input(u32),
+    /// A constant.
+    Const(ConstId),
+    /// A constant that is another one in every copy of a repeated block.
+    Series(SeriesId),
+    /// An operator with its attributes.
+    Apply(CallId, AttrsId),
+    /// One output of an operator with several.
+    Output(u32),
+}
+
+/// An e-node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ENode {
+    /// What it is.
+    pub head: Head,
+    pub args: Box<[Id]>,
+}
+
+impl Language for ENode {
+    type Discriminant = Head;
+
+    fn discriminant(&self) -> Head {
+        self.head
+    }
+
+    fn matches(&self, other: &Self) -> bool {
+        self.head == other.head && self.args.len() == other.args.len()
+    }
+
+    fn children(&self) -> &[Id] {
+        &self.args
+    }
+
+    fn children_mut(&mut self) -> &mut [Id] {
+        &mut self.args
+    }
+}
+
+/// The value of a class that only constants feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// One value.
+    One(ConstId),
+    /// One in every copy of a repeated block.
+    Each(SeriesId),
+}
+
+/// What is known of a class.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// One type per output of its nodes (one but for operators with several outputs).
+    pub types: Arc<[Type]>,
+    /// Only constants feed it.
+    pub fed_by_constants: bool,
+    /// It is computed before the first run: only constants feed it, and no symbol decides it.
+    pub settled: bool,
+    /// Its value, if that has been computed.
+    pub value: Option<Known>,
+    /// The number that all its elements are.
+    pub uniform: Option<f64>,
+    /// The oldest logged term of the class.
+    pub rep: LogId,
+}
+
+/// The analysis. What a new node's facts are is computed by the graph before it is added.
+#[derive(Clone, Debug, Default)]
+pub struct Analysis {
+    /// Facts of the node that is being added.
+    pub next: Option<Facts>,
+}
+
+/// The e-graph.
+pub type Egg = EGraph<ENode, Analysis>;
+
+impl egg::Analysis<ENode> for Analysis {
+    type Data = Facts;
+
+    fn make(egraph: &mut Egg, _node: &ENode, _id: Id) -> Facts {
+        // While a class is rebuilt no facts stand ready; merging keeps those it has.
+        egraph.analysis.next.clone().unwrap_or(Facts {
+            types: Arc::from(Vec::new()),
+            fed_by_constants: false,
+            settled: false,
+            value: None,
+            uniform: None,
+            rep: LogId(u32::MAX),
+        })
+    }
+
+    fn merge(&mut self, a: &mut Facts, b: Facts) -> DidMerge {
+        if a.types.is_empty() {
+            a.types = b.types.clone();
+        }
+        // No fact of a class depends on facts of its arguments that could still change for the
+        // better, so parents need no second look.
+        a.fed_by_constants |= b.fed_by_constants;
+        a.settled |= b.settled;
+        a.value = a.value.or(b.value);
+        a.uniform = a.uniform.or(b.uniform);
+        a.rep = a.rep.min(b.rep);
+        DidMerge(false, false)
+    }
+}

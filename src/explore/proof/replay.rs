@@ -1,0 +1,53 @@
+//! Replays a proof: both sides of every equation as values of one program.
+
+use super::Proof;
+use super::log::LogId;
+use crate::graph::language::Head;
+use crate::graph::lower::Explored;
+use mlc_dsl::build::Builder;
+use mlc_dsl::canon::Sink;
+use mlc_dsl::infer::TypeError;
+use mlc_dsl::ir::{Attr, Program, Value};
+use std::collections::{BTreeSet, HashMap};
+
+impl Explored {
+    /// A program over the source's inputs with two outputs per step of a proof: what was there, and what
+    /// it equals. Running it checks every step numerically.
+    pub fn replay(&self, proof: &Proof) -> Result<Program, TypeError> {
+        let mut wanted: BTreeSet<LogId> = BTreeSet::new();
+        let mut stack: Vec<LogId> = proof.steps.iter().flat_map(|s| [s.left, s.right]).collect();
+        while let Some(id) = stack.pop() {
+            if wanted.insert(id) {
+                stack.extend(self.graph.log.get(id).1);
+            }
+        }
+        let library = self.library().clone();
+        let mut b = Builder::new(&library);
+        let inputs: Vec<Value> =
+            self.source.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
+        let mut values: HashMap<LogId, Vec<Value>> = HashMap::new();
+        // A term is logged after its arguments.
+        for id in wanted {
+            let (head, args) = self.graph.log.get(id);
+            let v = match head {
+                Head::Input(i) => vec![inputs[i as usize]],
+                Head::Const(_) | Head::Series(_) => {
+                    vec![b.constant(self.constant(head, 0).clone())]
+                }
+                Head::Output(i) => vec![values[&args[0]][i as usize]],
+                Head::Apply(call, attrs) => {
+                    let attrs: Vec<Option<Attr>> =
+                        self.graph.attrs(attrs).iter().cloned().map(Some).collect();
+                    let args: Vec<Value> = args.iter().map(|a| values[a][0]).collect();
+                    b.raw(call, &attrs, &args)?
+                }
+            };
+            values.insert(id, v);
+        }
+        let sides = proof.steps.iter().enumerate().flat_map(|(i, s)| {
+            [(format!("{i}.left"), values[&s.left][0]), (format!("{i}.right"), values[&s.right][0])]
+        });
+        let sides = sides.collect();
+        Ok(b.finish(sides))
+    }
+}
