@@ -2,7 +2,7 @@
 //! in them ends the build.
 
 use mlc_dsl::check::{Text, library_of, parsed};
-use mlc_dsl::diag::render;
+use mlc_dsl::diagnostics::render;
 use std::path::{Path, PathBuf};
 
 fn texts(folder: &Path, out: &mut Vec<PathBuf>) {

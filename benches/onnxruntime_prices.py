@@ -26,7 +26,7 @@ COPIES = 4
 RUNS = 30
 # Seconds of a node that does next to nothing, by the clock around a chain of a hundred of them (0.14 to 0.19 us by operator).
 LAUNCH = 0.2e-6
-# Uses of an operand's element that keep a processor's units busy, as in extract/src/work.rs.
+# Uses of an operand's element that keep a processor's units busy, as in extract/src/cost/work.rs.
 BUSY = 16.0
 # Elements of a vector, as there.
 LANES = 16.0

@@ -6,7 +6,7 @@ use mlc_cpu::{Cpu, Roofline, Watched};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::work::Works;
+use mlc_extract::cost::work::Works;
 use mlc_extract::{CostModel, Size};
 use serde::Serialize;
 use std::collections::BTreeMap;

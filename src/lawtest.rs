@@ -4,20 +4,20 @@
 
 use crate::error::Error;
 use crate::pipeline::{self, Fp};
-use mlc_dsl::build::Builder;
-use mlc_dsl::diag::{Code, Diag, render};
+use mlc_dsl::diagnostics::span::Span;
+use mlc_dsl::diagnostics::{Code, Diag, render};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Predicate};
-use mlc_dsl::infer::resolve_dims;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     DTypePattern, Dim, Input, Law, LawOrigin, LawTest, Library, Name, TargetItem,
 };
-use mlc_dsl::span::Span;
 use mlc_dsl::term::{TermId, Terms};
+use mlc_dsl::typing::infer::resolve_dims;
 use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use mlc_verify::random_inputs::Random;
 use serde::Serialize;
 use std::collections::HashSet;

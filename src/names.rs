@@ -1,7 +1,7 @@
 //! Looks up names of declarations, and suggests known names for unknown ones.
 
+pub use mlc_dsl::diagnostics::suggestions::nearest;
 use mlc_dsl::library::{LawOrigin, Library};
-pub use mlc_dsl::suggestions::nearest;
 use std::collections::BTreeSet;
 
 /// Names of everything that `explain` tells of, as people wrote it: operators, layers and laws.
@@ -17,7 +17,7 @@ pub fn meant<'a>(
     known: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
     otherwise: &str,
 ) -> Option<String> {
-    mlc_dsl::suggestions::meant(name, known.into_iter().map(AsRef::as_ref))
+    mlc_dsl::diagnostics::suggestions::meant(name, known.into_iter().map(AsRef::as_ref))
         .or_else(|| (!otherwise.is_empty()).then(|| otherwise.to_string()))
 }
 

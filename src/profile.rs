@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, FEATURES, Fit, KernelClass, N, Row};
+use mlc_extract::cost::fit::{Caches, FEATURES, Fit, KernelClass, N, Row};
 use mlc_extract::{Fits, MemoryLevel, Profile, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use mlc_dsl::check::{SourceDiag, Text, library_of, parsed};
-use mlc_dsl::diag::{SHOWN, Severity, more, render};
+use mlc_dsl::diagnostics::{SHOWN, Severity, more, render};
 use mlc_dsl::library::{Library, Source};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};

@@ -1,6 +1,6 @@
 //! Drawings as SVG: a white sheet, so that they look alike on any background, and elements on it.
 
-use mlc_dsl::message_text::is_wild;
+use mlc_dsl::diagnostics::message_text::is_wild;
 use std::fmt::{Arguments, Write};
 
 /// A drawing that elements are added to.

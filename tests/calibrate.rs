@@ -2,7 +2,7 @@
 
 use mlc_dsl::library::Library;
 use mlc_extract::Work;
-use mlc_extract::fit::{FEATURES, N};
+use mlc_extract::cost::fit::{FEATURES, N};
 use mlc_rewrite::calibrate::store::{Store, TimingRecord};
 use mlc_rewrite::calibrate::timing::Times;
 use mlc_rewrite::calibrate::{Calibration, fits, layers, machine, planned};

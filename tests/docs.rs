@@ -6,7 +6,7 @@ use mlc_dsl::ir::NodeKind;
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use mlc_rewrite::model::rules_model;
 use mlc_rewrite::{pipeline, stdlib};
 use mlc_verify::{CheckOptions, check_library};
@@ -74,7 +74,7 @@ fn read_snippets(path: &str) -> usize {
         if marks == ["syntax"] {
             let (_, diags) = mlc_dsl::syntax::parse(&b.text);
             if !diags.is_empty() {
-                wrong.push(mlc_dsl::diag::render(&diags, &at, &b.text, false));
+                wrong.push(mlc_dsl::diagnostics::render(&diags, &at, &b.text, false));
             }
             continue;
         }
@@ -144,7 +144,7 @@ fn the_manual_lists_every_code_and_no_other() {
 #[test]
 fn the_manual_lists_every_function_and_predicate() {
     let manual = read("docs/language.md");
-    let functions = mlc_dsl::functions::FUNCTIONS.iter().map(|f| f.0);
+    let functions = mlc_dsl::eval::functions::FUNCTIONS.iter().map(|f| f.0);
     let predicates = mlc_dsl::expr::Predicate::ALL.iter().map(|p| p.1);
     let missing: Vec<&str> = functions
         .chain(predicates)

@@ -3,7 +3,7 @@
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use mlc_extract::{Anytime, ClassId, Cost, Extractor, GreedyTree};
-use mlc_rewrite::cli::extract::egraphs::{EGraphError, parse};
+use mlc_rewrite::cli::egraphs::{EGraphError, parse};
 use mlc_rewrite::pipeline::peak_process_bytes;
 use std::io::Write;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! Spellings of layers extract to the layer's own operator.
 
-use mlc_dsl::canon::Sink;
+use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, Stop, explore};
 use mlc_extract::GreedyDag;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use mlc_rewrite::model::rules_model;
 use mlc_rewrite::stdlib;
 use mlc_verify::random_inputs::Random;
@@ -186,7 +186,7 @@ fn ranges_are_proved_by_how_a_value_is_computed() {
 fn a_search_ends_after_counted_steps() {
     let library = stdlib::shipped();
     let call = library.find("log_softmax").expect("a layer");
-    let mut b = mlc_dsl::build::Builder::new(&library);
+    let mut b = mlc_dsl::ir::build::Builder::new(&library);
     let x = b.input("x", Type::new(DType::F32, vec![Extent::from(3), Extent::from(1)]));
     let y = b.raw(call, &[Some(Attr::Int(Extent::from(1)))], &[x]).expect("types");
     let program = b.finish(vec![("y".into(), y[0])]);
@@ -295,14 +295,14 @@ fn views_of_the_same_elements_are_one() {
 #[test]
 fn constants_that_take_long_are_not_left_to_the_run() {
     let library = stdlib::shipped();
-    let mut b = mlc_dsl::build::Builder::new(&library);
+    let mut b = mlc_dsl::ir::build::Builder::new(&library);
     let matmul = library.find("matmul").expect("shipped");
     let weight = |seed: u32| {
         let values = (0..1024 * 1024).map(|i| ((i * 7 + seed) % 13) as f32 / 1024.0).collect();
         mlc_dsl::ir::Tensor::from_f32(vec![1024, 1024], values)
     };
     let x = b.input("x", Type::known(DType::F32, &[64, 1024]));
-    let product = |b: &mut mlc_dsl::build::Builder<'_>, x, seed| {
+    let product = |b: &mut mlc_dsl::ir::build::Builder<'_>, x, seed| {
         let w = b.constant(weight(seed));
         b.apply(matmul, &[], &[x, w]).expect("types")[0]
     };

@@ -118,7 +118,7 @@ fn damaged_rules_are_diagnosed() {
 }
 
 /// Shipped texts whose name contains `which`, and one more, and what is said of that one.
-fn read(which: &str, text: &str) -> (mlc_dsl::library::Library, Vec<mlc_dsl::diag::Diag>) {
+fn read(which: &str, text: &str) -> (mlc_dsl::library::Library, Vec<mlc_dsl::diagnostics::Diag>) {
     let wanted = stdlib::sources().iter().filter(|s| s.name.contains(which));
     let mut texts: Vec<(&str, &str)> = wanted.map(|s| (&*s.name, &*s.text)).collect();
     texts.push(("own.rules", text));
@@ -170,7 +170,7 @@ fn texts_that_would_grow_without_end_are_refused() {
         let found = diags.iter().any(|d| d.code.0 == code)
             || code == "S018" && diags.iter().any(|d| d.code.0.starts_with('S'));
         assert!(found, "{code} is not found, but {codes:?}: {shown}");
-        let drawn = mlc_dsl::diag::render_first(&diags, "own.rules", &text, false);
+        let drawn = mlc_dsl::diagnostics::render_first(&diags, "own.rules", &text, false);
         assert!(drawn.len() < 1 << 20, "{} bytes are drawn of {shown}", drawn.len());
     }
     within_memory();
@@ -212,7 +212,10 @@ fn models_that_would_grow_without_end_are_refused_or_small() {
     for (refusal, text) in cases {
         let shown: String = text.chars().take(150).collect();
         let (library, diags) = read(if refusal.is_empty() { "" } else { "/ops/" }, &text);
-        assert!(diags.iter().all(|d| d.severity != mlc_dsl::diag::Severity::Error), "{diags:#?}");
+        assert!(
+            diags.iter().all(|d| d.severity != mlc_dsl::diagnostics::Severity::Error),
+            "{diags:#?}"
+        );
         let program = mlc_rewrite::model::rules_model::program(&library, "m");
         if !refusal.is_empty() {
             let e = program.expect_err(&shown).to_string();

@@ -116,7 +116,7 @@ fn numbers_of_open_extents_are_computed_at_run_time() {
     let program =
         mlc_rewrite::model::rules_model::program(&library, "written_mean").expect("a program");
     let cpu = library.target("cpu").expect("shipped").clone();
-    let plan = mlc_extract::kernel_selection::select_kernels(program.clone(), &library, &cpu);
+    let plan = mlc_extract::kernels::selection::select_kernels(program.clone(), &library, &cpu);
     for n in [4usize, 7] {
         let x: Vec<f64> = (0..3 * n).map(|i| (i as f64).sin()).collect();
         let input = Tensor::from_f64(DType::F32, vec![3, n], &x);
@@ -215,7 +215,7 @@ fn weights_of_products_keep_two_axes() {
     let weight = Tensor::from_f64(DType::F32, vec![1, 6, 4], &values);
     let bias = Tensor::from_f64(DType::F32, vec![1, 1, 4], &values[..4]);
     for rows in [vec![1, 5, 6], vec![5, 6]] {
-        let mut b = mlc_dsl::build::Builder::new(&library);
+        let mut b = mlc_dsl::ir::build::Builder::new(&library);
         let x = b.input("x", mlc_dsl::ir::Type::known(DType::F32, &rows));
         let known = |s: &[i64]| mlc_dsl::ir::Attr::Ints(s.iter().map(|&e| e.into()).collect());
         let shape = |s: &[i64]| Some(known(s));

@@ -3,7 +3,7 @@
 
 use mlc_backends::Backend;
 use mlc_cpu::Cpu;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;

@@ -6,7 +6,7 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Kernel, Plan, faults};
-use mlc_extract::work::Works;
+use mlc_extract::cost::work::Works;
 use mlc_onnx::{ModelInfo, export_plan};
 use mlc_rewrite::model::rules_model;
 use mlc_rewrite::{pipeline, stdlib};

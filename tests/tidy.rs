@@ -154,7 +154,7 @@ fn outside_libraries_stay_in_their_place() {
         "libraries are opened only for a device and by the emulator",
     );
     none(
-        naming(&["annotate_snippets"], &["dsl/src/diag.rs"]),
+        naming(&["annotate_snippets"], &["dsl/src/diagnostics/mod.rs"]),
         "diagnostics are drawn in one module",
     );
     for (library, homes) in [
@@ -245,7 +245,11 @@ fn every_rule_text_and_item_says_what_it_is() {
     let mut silent = Vec::new();
     for f in files(&["rules"]).iter().filter(|f| f.within(&["rules", "examples"])) {
         let (file, diags) = mlc_dsl::syntax::parse(&f.text);
-        assert!(diags.is_empty(), "{}", mlc_dsl::diag::render(&diags, &f.path, &f.text, false));
+        assert!(
+            diags.is_empty(),
+            "{}",
+            mlc_dsl::diagnostics::render(&diags, &f.path, &f.text, false)
+        );
         if file.doc.is_empty() {
             silent.push(f.path.clone());
         }
@@ -350,7 +354,7 @@ fn no_layer_is_known_by_name_outside_kernels() {
     for word in EVERYDAY {
         layers.remove(*word);
     }
-    let kernels = ["backends/cpu", "backends/cuda/src", "backends/src/reference/externs.rs"];
+    let kernels = ["backends/cpu", "backends/cuda/src", "backends/src/reference/externs/mod.rs"];
     let mut found = Vec::new();
     for f in files(&["rs"]).iter().filter(|f| !f.within(&kernels) && !f.is_test()) {
         for (i, line) in f.code().filter(|(_, l)| words(l).any(|w| layers.contains(w))) {

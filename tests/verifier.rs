@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 
 fn library(own: &str) -> Library {
     let (library, diags) = stdlib::with(&[("own.rules", own)]);
-    let errors = diags.iter().any(|d| d.diag.severity == mlc_dsl::diag::Severity::Error);
+    let errors = diags.iter().any(|d| d.diag.severity == mlc_dsl::diagnostics::Severity::Error);
     assert!(!errors, "{}", stdlib::rendered(&library, &diags, false));
     library
 }

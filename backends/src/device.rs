@@ -2,7 +2,7 @@
 //!
 //! Plain data, for messages; never depends on a device being there.
 
-use mlc_dsl::message_text::bytes as human;
+use mlc_dsl::diagnostics::message_text::bytes as human;
 use thiserror::Error;
 
 /// Memory of a device.

@@ -2,9 +2,9 @@
 //!
 //! The expressions are positional, as those of `onnx` items; the reader of such files interprets them.
 
+use crate::diagnostics::span::Span;
 use crate::expr::{Expr, Name};
 use crate::library::CallId;
-use crate::span::Span;
 use serde::{Deserialize, Serialize};
 
 /// `architecture name(options) of format "name", … steps`.

@@ -4,10 +4,10 @@
 //! predicates and element types are enums, tensors in meanings are input numbers, indices are numbers of
 //! index variables. A form that is not allowed in a place evaluates to nothing there.
 
-use crate::function::Function;
+use crate::diagnostics::span::Span;
+use crate::eval::function::Function;
 use crate::ir::{Attr, DType};
 use crate::onnx::{Apply, Question};
-use crate::span::Span;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -3,13 +3,13 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 use crate::architecture::{Architecture, StoredType};
+use crate::diagnostics::span::{Ident, Span};
 pub use crate::expr::Name;
 use crate::expr::{AttrType, BinaryOp, Domain, Expr, ExprKind, Meaning};
 use crate::ir::{DType, Program, Type};
 use crate::onnx::Declaration;
 use crate::pattern::Patterns;
 use crate::recurrence::Recurrence;
-use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

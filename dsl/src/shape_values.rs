@@ -8,12 +8,12 @@
 //! Integers here are those of extents: 64 bits, without a type to wrap to. If arithmetic on elements
 //! exceeds `EXACT` or the range of their type, the value is unknown and the reference interpreter computes it.
 
+use crate::eval::functions::{self, Function};
 use crate::eval::{self, Env, Val};
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind, IndexVar, Monoid, Read, Reduce, UnaryOp};
-use crate::functions::{self, Function};
-use crate::infer::Application;
 use crate::ir::{Attr, DType, Extent, Tensor};
 use crate::library::{CallKind, Callable, Dim};
+use crate::typing::infer::Application;
 
 /// Tensors with more elements are not known, but for those of a type that indices have.
 pub const MAX_ELEMENTS: usize = 4096;

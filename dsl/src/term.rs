@@ -3,9 +3,9 @@
 //! There are no named axes any more: an operand that lacks axes of the other one is wrapped in a `broadcast`,
 //! whose attributes compute positions and shape from the sizes of axes and segments.
 
+use crate::diagnostics::span::Span;
 use crate::expr::Expr;
 use crate::library::{CallId, DTypePattern, Dim};
-use crate::span::Span;
 use serde::{Deserialize, Serialize};
 
 /// Index of a term in its [`Terms`].

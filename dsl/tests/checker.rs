@@ -1,7 +1,7 @@
 //! Every message of the checker, as its reader sees it.
 
 use mlc_dsl::check::library;
-use mlc_dsl::diag::{CODES, Diag, render};
+use mlc_dsl::diagnostics::{CODES, Diag, render};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

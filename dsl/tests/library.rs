@@ -30,7 +30,7 @@ fn operators_are_sound_and_classified() {
     for d in &diags {
         let s = &lib.sources[d.source as usize];
         let one = std::slice::from_ref(&d.diag);
-        eprintln!("{}", mlc_dsl::diag::render(one, &s.name, &s.text, false));
+        eprintln!("{}", mlc_dsl::diagnostics::render(one, &s.name, &s.text, false));
     }
     assert!(diags.is_empty());
     let class = |n: &str| lib.call(lib.find(n).unwrap()).class;

@@ -5,13 +5,13 @@
 
 use thiserror::Error;
 
-use crate::anytime::bound;
 use crate::egraph_view::{ClassId, Cost, EGraphView, NodeId, number};
-use crate::greedy::{NONE, Sharing, settle};
-use crate::local_search::Improver;
-use crate::node_choice::NodeChoice;
-use crate::pruned::Pruned;
-use crate::solution::{Solution, SolutionError};
+use crate::solver::anytime::bound;
+use crate::solver::greedy::{NONE, Sharing, settle};
+use crate::solver::local_search::Improver;
+use crate::solver::node_choice::NodeChoice;
+use crate::solver::pruned::Pruned;
+use crate::solver::solution::{Solution, SolutionError};
 
 /// Prices within this part of each other are equal: they differ by the order of summing alone.
 const TIE: f64 = 1e-12;

@@ -5,37 +5,16 @@
 //! `kernel_selection`, `plan_kernels`, `kernel_order` and `resources` read typed programs and the library for it. Nothing here
 //! uses egg, a clock, I/O or unseeded randomness.
 
-mod anytime;
-mod budget;
-pub mod candidates;
-mod cost;
+pub mod cost;
 mod egraph_view;
 mod extractor;
-pub mod fit;
-mod greedy;
-pub mod kernel_order;
-pub mod kernel_selection;
-mod large_neighbourhood;
-pub mod layout;
-mod lm_cut;
-mod local_search;
-mod memo;
-mod node_choice;
-mod plan_kernels;
-mod presolve;
-mod problem;
-mod pruned;
+pub mod kernels;
 pub mod resources;
-pub mod schedule;
-mod search;
-mod size;
-mod solution;
-pub mod target;
-pub mod work;
+mod solver;
 
-pub use anytime::{Anytime, Exact};
+pub use cost::size::Size;
 pub use cost::{CostModel, Fits, MemoryLevel, Profile, Rate, Work};
 pub use egraph_view::{ClassId, Cost, EGraphView, EGraphViewBuilder, EGraphViewError, NodeId};
 pub use extractor::{ExtractError, Extraction, Extractor, GreedyDag, GreedyTree, Stop};
-pub use size::Size;
-pub use solution::{Solution, SolutionError};
+pub use solver::anytime::{Anytime, Exact};
+pub use solver::solution::{Solution, SolutionError};

@@ -1,7 +1,7 @@
 //! Kernel candidates: what they may contain, and that the best selection is among them.
 
-use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, Role, candidates};
-use mlc_extract::layout::Layout;
+use mlc_extract::kernels::candidates::{Class, KernelCandidate, OperatorNode, Role, candidates};
+use mlc_extract::kernels::layout::Layout;
 use mlc_extract::{Cost, EGraphViewBuilder, Exact, Extractor, Work};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};

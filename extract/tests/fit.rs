@@ -2,7 +2,7 @@
 
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, FEATURES, Fit, KernelClass, N, Row, Sample, features};
+use mlc_extract::cost::fit::{Caches, FEATURES, Fit, KernelClass, N, Row, Sample, features};
 use mlc_extract::{CostModel, Fits, Profile, Work};
 use std::collections::BTreeMap;
 

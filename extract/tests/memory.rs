@@ -1,7 +1,7 @@
 //! Kernel order and buffer placement: against brute force on small graphs, and invariants of all of them.
 
-use mlc_dsl::arena::{self, Buffer};
-use mlc_extract::schedule::{Job, JobBuffer, Jobs, schedule};
+use mlc_dsl::plan::arena::{self, Buffer};
+use mlc_extract::resources::schedule::{Job, JobBuffer, Jobs, schedule};
 use proptest::prelude::*;
 
 /// Jobs that each write up to two buffers and read some of those before them; some buffers are kept, some jobs only wait.

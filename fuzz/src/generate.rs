@@ -5,7 +5,7 @@
 
 use crate::random::Random;
 use crate::signature::{CallDraft, ExtentPool, Signature, Words, family};
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
 

@@ -3,12 +3,12 @@
 //! Only proposes; the builder decides whether a proposal is well-typed.
 
 use crate::random::Random;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
-use mlc_dsl::functions::Function;
-use mlc_dsl::infer::unify_dims;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, DTypePattern, Dim, Input, Law, Name, TypePattern};
+use mlc_dsl::typing::infer::unify_dims;
 use std::collections::HashMap;
 
 /// Parameters of an operator or variables of a law.
@@ -236,7 +236,7 @@ impl<'a> CallDraft<'a> {
             DTypePattern::Var(v) => self.env.dtype(v)?,
         };
         let shape = match dims {
-            Some(d) => mlc_dsl::infer::resolve_dims(d, &self.env).ok()?,
+            Some(d) => mlc_dsl::typing::infer::resolve_dims(d, &self.env).ok()?,
             None => (0..rng.below(4)).map(|_| Extent::from(extents.pick(rng))).collect(),
         };
         Some(Type::new(dtype, shape))

@@ -15,8 +15,8 @@ pub mod stacks;
 pub mod tool;
 pub mod traps;
 
-use mlc_dsl::build::Builder;
 use mlc_dsl::expr::{Expr, ExprKind};
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::{DTypePattern, Dim, Library};
 use mlc_explore::Limits;

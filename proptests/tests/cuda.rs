@@ -5,11 +5,11 @@ use mlc_backends::{Backend, Executable};
 use mlc_cuda::{
     Cuda, Driver, LaunchedPlan, Launches, Nvidia, Spread, Tuning, launches, launches_for,
 };
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
 use mlc_fuzz::oracle::{examine, hold_run};
 use mlc_fuzz::{Generator, Subject, Verdict};

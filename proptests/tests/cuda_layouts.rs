@@ -2,9 +2,9 @@
 //! with channels last, with constants in another order.
 
 use mlc_cuda::{Launches, Tuning, launches_for};
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::Style;
 use mlc_proptests::generated_code::{check, holds};
 use mlc_proptests::{checked_options, library};

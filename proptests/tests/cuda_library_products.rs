@@ -6,7 +6,7 @@ use mlc_backends::Executable;
 use mlc_cuda::{Kind, LaunchedPlan, Launches, launches};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_fuzz::oracle::hold_run;
 use mlc_proptests::emulated::Emulated;

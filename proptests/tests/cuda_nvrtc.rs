@@ -4,11 +4,11 @@
 use mlc_backends::BackendError;
 use mlc_cuda::nvrtc::Usage;
 use mlc_cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, Warpgroups, launches_for, nvrtc};
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::Generator;
 use mlc_onnx::{RawDim, import, read_onnx};
 use mlc_proptests::emulated::has_no_code;

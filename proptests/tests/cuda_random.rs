@@ -10,7 +10,7 @@ use mlc_cuda::{LaunchedPlan, Launches, Place, Tuning, launches, launches_for};
 use mlc_cuda_emulator::{Region, Unit};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
 use mlc_fuzz::oracle::hold_run;
 use mlc_proptests::emulated::Emulated;

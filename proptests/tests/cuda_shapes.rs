@@ -5,7 +5,7 @@ use mlc_backends::Executable;
 use mlc_backends::reference::run_values;
 use mlc_cuda::{LaunchedPlan, Tuning, launches_in_tf32};
 use mlc_dsl::ir::Tensor;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::generated_code::{check, check_for};

@@ -5,7 +5,7 @@ use mlc_backends::Executable;
 use mlc_backends::reference::run_values;
 use mlc_cuda::{LaunchedPlan, Tuning, launches_for};
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::Style;
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::{defined, generated_code, library_with, program_of};

@@ -2,7 +2,7 @@
 
 use mlc_cuda::{Launches, Tuning, Variant, launches_for};
 use mlc_dsl::ir::Program;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::Style;
 use mlc_proptests::generated_code::holds;
 use mlc_proptests::{defined, library_with, program_of};

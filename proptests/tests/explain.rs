@@ -7,7 +7,7 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallId, Library};
 use mlc_explore::Reason;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use mlc_onnx::named;
 use mlc_onnx::printable;
 use mlc_onnx::{RawModel, import, read_onnx, write_onnx};

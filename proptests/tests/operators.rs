@@ -1,12 +1,12 @@
 //! Every operator by itself: the CPU computes what the reference interpreter does.
 
 use mlc_cpu::Cpu;
-use mlc_dsl::build::Builder;
-use mlc_dsl::infer::infer;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{DType, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, CallKind, Callable};
+use mlc_dsl::typing::infer::infer;
 use mlc_dsl::whole_tensors;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
 use mlc_fuzz::oracle::{hold, hold_run};
 use mlc_fuzz::{Generator, Subject};

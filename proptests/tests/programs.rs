@@ -3,12 +3,12 @@
 use mlc_backends::Backend;
 use mlc_backends::reference::Reference;
 use mlc_cpu::Cpu;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
 use mlc_dsl::plan::faults;
 use mlc_explore::explore;
-use mlc_extract::kernel_selection::select_kernels;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::Style;
 use mlc_fuzz::oracle::examine;
 use mlc_fuzz::{Subject, Verdict};

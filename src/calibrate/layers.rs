@@ -1,7 +1,7 @@
 //! Layers of real networks from `layers.rules`, with the sizes and values of their parameters.
 
 use anyhow::bail;
-use mlc_dsl::diag::Severity;
+use mlc_dsl::diagnostics::Severity;
 use mlc_dsl::expr::ExprKind;
 use mlc_dsl::ir::{Extent, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Dim, Library};

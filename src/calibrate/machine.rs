@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Facts};
 use crate::error::Error;
-use mlc_extract::fit::Caches;
+use mlc_extract::cost::fit::Caches;
 use std::fs;
 
 /// Changes whenever what is measured or how work is counted changes: older times are then left alone.

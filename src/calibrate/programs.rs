@@ -6,8 +6,8 @@
 use super::layers;
 use crate::show;
 use bytes::Bytes;
-use mlc_dsl::build::Builder;
 use mlc_dsl::expr::AttrKind;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, DTypePattern, Epilogue, Input, Library, OpClass, TargetItem,
@@ -15,8 +15,8 @@ use mlc_dsl::library::{
 use mlc_dsl::term::TermKind;
 use mlc_extract::Size;
 use mlc_extract::Work;
-use mlc_extract::kernel_selection::select_kernels_at;
-use mlc_extract::target::{MEANING, POINTWISE, TargetPrices, VIEW};
+use mlc_extract::cost::target::{MEANING, POINTWISE, TargetPrices, VIEW};
+use mlc_extract::kernels::selection::select_kernels_at;
 use mlc_fuzz::network_sizes::NetworkSizes;
 use mlc_verify::random_inputs::{self, Random};
 use std::collections::HashMap;

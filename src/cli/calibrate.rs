@@ -8,7 +8,7 @@ use crate::calibrate::{Calibration, Done, fits, layers};
 use crate::pipeline;
 use anyhow::ensure;
 use mlc_extract::Fits;
-use mlc_extract::fit::{Fit, KernelClass};
+use mlc_extract::cost::fit::{Fit, KernelClass};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;

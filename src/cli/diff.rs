@@ -4,7 +4,7 @@ use super::options::model::library;
 use super::terminal::Screen;
 use super::{Common, Findings};
 use crate::model::content::{Content, content};
-use mlc_dsl::message_text::bytes;
+use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_onnx::RawModel;
 use mlc_onnx::graphdiff::{Constants, Difference, Operators, compare};
 use std::fmt::Write;

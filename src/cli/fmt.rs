@@ -3,7 +3,7 @@
 use super::Findings;
 use super::terminal::Screen;
 use crate::stdlib::read_text;
-use mlc_dsl::diag::{Severity, render_first};
+use mlc_dsl::diagnostics::{Severity, render_first};
 use mlc_dsl::syntax::{parse, print_file};
 use std::path::PathBuf;
 

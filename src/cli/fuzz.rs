@@ -10,7 +10,7 @@ use mlc_backends::BackendError;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::campaign::{Blame, REFUSED};
 use mlc_fuzz::{Budget, Campaign, Failure, Size, Subject, Summary};
 use std::fmt::Write;

@@ -18,6 +18,8 @@ mod run;
 mod show;
 mod terminal;
 
+pub use extract::egraphs;
+
 use crate::device::{MOST_THREADS, all_threads};
 use crate::stack;
 use clap::{CommandFactory, Parser, Subcommand};

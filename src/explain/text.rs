@@ -3,7 +3,7 @@
 use super::regions::{KernelLine, Region};
 use super::{Explanation, LawUse};
 use itertools::Itertools;
-use mlc_dsl::message_text::bytes;
+use mlc_dsl::diagnostics::message_text::bytes;
 use std::fmt::Write;
 
 /// Names that are written out before the rest is counted.

@@ -8,7 +8,7 @@ use mlc_dsl::ir::NodeKind;
 use mlc_dsl::library::{CallId, CallKind, Law, LawOrigin, Library};
 use mlc_dsl::term::TermKind;
 use mlc_explore::LawProfile;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use serde::Serialize;
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@
 //! law of the definition applies there is all that is asked: cost has no say.
 
 use crate::pipeline::Fp;
-use mlc_dsl::diag::Severity;
+use mlc_dsl::diagnostics::Severity;
 use mlc_dsl::library::{CallId, CallKind, LawOrigin, Library};
 use mlc_explore::{Explored, LawProfile, Limits, explore};
 use mlc_verify::{Lint, body_programs};

@@ -3,7 +3,7 @@
 use crate::pipeline::confirm::Verdicts;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::target::Jitter;
+use mlc_extract::cost::target::Jitter;
 use mlc_extract::{CostModel, Fits, Profile};
 use serde::Serialize;
 use std::sync::Arc;

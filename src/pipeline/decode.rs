@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::pipeline;
 use mlc_backends::Backend;
 use mlc_cpu::Cpu;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library};
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

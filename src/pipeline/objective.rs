@@ -13,7 +13,7 @@ use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
 use mlc_explore::constants::folding;
 use mlc_explore::constants::folding::Memo;
-use mlc_extract::target::{Aim, TargetPrices};
+use mlc_extract::cost::target::{Aim, TargetPrices};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use crate::pipeline::objective::Objective;
 use crate::pipeline::selfcheck::Guard;
 use mlc_dsl::library::{CallId, ErrorClass};
 use mlc_explore::Limits;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use mlc_extract::{
     Anytime, EGraphView, Exact, ExtractError, Extraction, Extractor, GreedyDag, Size, Solution,
 };

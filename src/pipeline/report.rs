@@ -8,7 +8,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::{Explored, Extracted};
 use mlc_extract::Size;
-use mlc_extract::target::VIEW;
+use mlc_extract::cost::target::VIEW;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -4,8 +4,8 @@ use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::Size;
-use mlc_extract::kernel_selection::{by_kernel, select_kernels_from};
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
+use mlc_extract::kernels::selection::{by_kernel, select_kernels_from};
 
 /// The prices of a place to run for each size that a program is priced at.
 pub struct SizedPrices<'a> {

@@ -4,10 +4,10 @@
 //! on the way. Inputs, outputs and casts to 16 bits round as they did; what an operator alone would have rounded keeps the digits that
 //! the kernel has. The interface stays what it was.
 
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::unfold::unfold;
 use mlc_dsl::ir::{Attr, DType, Node, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
-use mlc_dsl::unfold::unfold;
 
 /// Most bytes of constants in `f32`: those of larger models stay half as large.
 const MOST: u64 = 8 << 30;

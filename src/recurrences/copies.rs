@@ -1,7 +1,7 @@
 //! Programs copied so that equal steps look alike: a product of matrices is a sum of products, in one order of its factors.
 
-use mlc_dsl::build::Builder;
-use mlc_dsl::canon::ARITHMETIC;
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::canon::ARITHMETIC;
 use mlc_dsl::ir::{Attr, Extent, Node, NodeKind, Program, Value};
 use std::collections::HashMap;
 

@@ -10,7 +10,7 @@ mod trial;
 
 use crate::stdlib;
 use assignment::Assignment;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, ErrorClass, Library};
 use mlc_dsl::pattern::{is_early, is_late};

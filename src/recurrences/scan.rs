@@ -1,7 +1,7 @@
 //! A scan as it is compared: its body as a program, and what stands for its inputs outside. Nothing is assigned here.
 
 use super::assignment::{Assignment, Search};
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library};
 use mlc_onnx::{Imported, Loops, Outer, RawAttr, RawNode, bodies, import_keeping};

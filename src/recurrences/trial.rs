@@ -4,7 +4,7 @@ use super::assignment::Operand;
 use super::copies::copied;
 use super::scan::{Outside, Scan, Seed};
 use mlc_backends::reference;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
 use mlc_explore::{Limits, explore};
 use mlc_onnx::RecurrenceStep;

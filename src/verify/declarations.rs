@@ -2,18 +2,18 @@
 //! `extern`s without a Rust reference, layers that can never be recognised.
 
 use super::compare;
-use super::law_facts::Facts;
+use super::law::facts::Facts;
 use super::lint::Lint;
+use super::sample::draft::{SampleDraft, Stray};
+use super::sample::values::Round;
 use super::sample::{self, Draw, Tally};
-use super::sample_draft::{SampleDraft, Stray};
-use super::sample_values::Round;
 use itertools::Itertools;
-use mlc_backends::reference::code_cache::TOO_LONG;
+use mlc_backends::reference::code::cache::TOO_LONG;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
-use mlc_dsl::build::BuildError;
 use mlc_dsl::check::hidden;
-use mlc_dsl::diag::Severity;
+use mlc_dsl::diagnostics::Severity;
 use mlc_dsl::expr::{Expr, ExprKind, Meaning};
+use mlc_dsl::ir::build::BuildError;
 use mlc_dsl::ir::{DType, NodeKind, Program};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, Dim, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
@@ -86,7 +86,7 @@ fn without_reference(library: &Library, c: &Callable, name: &str) -> Option<Lint
     }
     let message = format!("`{}` has no meaning: there is no Rust reference `{name}`", c.name);
     let help = format!(
-        "the references are {}; an `op` needs none, and a new one is a function in `backends/src/reference/externs.rs`",
+        "the references are {}; an `op` needs none, and a new one is a function in `backends/src/reference/externs/mod.rs`",
         known.join(", ")
     );
     Some(Lint::at(library, c.source, &c.name, "V008", Severity::Error, message, &help))
@@ -250,7 +250,7 @@ fn bodies(
             _ => None,
         })?;
         let types: Vec<_> = args.iter().map(|a| program.ty(*a)).collect();
-        let body = mlc_dsl::unfold::definition(library, id, attrs, &types);
+        let body = mlc_dsl::ir::unfold::definition(library, id, attrs, &types);
         Some((instance.draft, body))
     })
 }
@@ -281,7 +281,7 @@ fn place(draft: &SampleDraft) -> String {
     axes.chain(segs).chain(attrs).collect::<Vec<_>>().join(", ")
 }
 
-fn meaning_span(c: &Callable) -> mlc_dsl::span::Span {
+fn meaning_span(c: &Callable) -> mlc_dsl::diagnostics::span::Span {
     match &c.kind {
         CallKind::Op(m) => m.first().map_or(c.source.1, |m| m.value.span),
         CallKind::Def(_) | CallKind::Extern(_) => c.source.1,

@@ -6,54 +6,35 @@
 //! yield a counterexample. Declared ranges and domains are not conditions: a share of the samples lies outside
 //! them. Never refers to an operator by name, and never trusts an error bound.
 
-mod alternatives;
 mod compare;
-mod counterexample_model;
+mod conditions;
 mod declarations;
-mod identity_testing;
-mod idle_conditions;
-mod infer_condition;
-mod instance;
-mod law_facts;
-mod law_sides;
+mod law;
 mod lint;
-mod open_extents;
-mod prime_field;
+mod proof;
 pub mod random_inputs;
 pub mod reach;
-mod repair;
 mod report;
-mod rounding_error;
-mod running_error;
 mod sample;
-mod sample_attrs;
-mod sample_draft;
-mod sample_values;
-mod schema_instances;
-mod shrink;
-mod solve;
-mod special_values;
-mod symbolic;
-mod working_precision;
 
-pub use counterexample_model::CounterexampleModel;
+pub use conditions::infer::Proposal;
 pub use declarations::{body_programs, declarations};
-pub use identity_testing::Exactness;
-pub use infer_condition::Proposal;
 pub use lint::{Lint, lint};
+pub use proof::identity_testing::Exactness;
+pub use report::counterexample_model::CounterexampleModel;
 pub use report::{CheckReport, Counterexample, Reported, TensorText};
 
+use compare::rounding_error::RoundingErrors;
 use compare::{Broken, Trial};
-use identity_testing::ProofOutcome;
-use infer_condition::Failing;
-use law_facts::Facts;
+use conditions::infer::Failing;
+use law::facts::Facts;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_fuzz::Random;
-use rounding_error::RoundingErrors;
+use proof::identity_testing::ProofOutcome;
+use sample::draft::SampleDraft;
+use sample::values::Round;
 use sample::{Draw, Tally};
-use sample_draft::SampleDraft;
-use sample_values::Round;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -194,7 +175,7 @@ fn verdict(
     options: &CheckOptions,
 ) -> (Verdict, Option<Refuting>) {
     let facts = Facts::of(library, law);
-    let ways = match alternatives::ways(&law.conditions) {
+    let ways = match conditions::alternatives::ways(&law.conditions) {
         ways if ways.len() > 1 => ways.iter().map(|c| Facts::under(library, law, c)).collect(),
         _ => vec![],
     };
@@ -284,7 +265,7 @@ impl<'f, 'l> Checker<'f, 'l> {
             let instance = match drawn {
                 Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
-                    let (sample, mismatch) = shrink::type_mismatch(*i, output);
+                    let (sample, mismatch) = report::shrink::type_mismatch(*i, output);
                     return self.fails(facts, sample, mismatch, vec![]);
                 }
                 None if special.is_some() => continue,
@@ -344,7 +325,7 @@ impl<'f, 'l> Checker<'f, 'l> {
             ));
         }
         if self.facts.law.origin != LawOrigin::Unfold {
-            self.warnings.extend(symbolic::check(self.facts, first));
+            self.warnings.extend(proof::symbolic::check(self.facts, first));
         }
         if let Some((facts, found)) = self.open(&drafts) {
             return self.fails(facts, found.sample, found.mismatch, found.guards);
@@ -371,7 +352,7 @@ impl<'f, 'l> Checker<'f, 'l> {
     fn open(
         &mut self,
         drafts: &[(usize, SampleDraft)],
-    ) -> Option<(&'f Facts<'l>, open_extents::Found)> {
+    ) -> Option<(&'f Facts<'l>, proof::open_extents::Found)> {
         if self.facts.defined() {
             return None;
         }
@@ -379,7 +360,7 @@ impl<'f, 'l> Checker<'f, 'l> {
         for (way, facts) in self.ways.clone().into_iter().enumerate() {
             let own: Vec<SampleDraft> =
                 drafts.iter().filter(|(w, _)| *w == way).map(|(_, d)| d.clone()).collect();
-            let found = open_extents::refute(facts, &own, &mut self.tally, &mut rng);
+            let found = proof::open_extents::refute(facts, &own, &mut self.tally, &mut rng);
             if let Some(found) = found {
                 return Some((facts, found));
             }
@@ -391,10 +372,10 @@ impl<'f, 'l> Checker<'f, 'l> {
     fn prove(
         &self,
         rng: &mut Random,
-    ) -> Result<Exactness, (&'f Facts<'l>, Box<instance::Instance>)> {
+    ) -> Result<Exactness, (&'f Facts<'l>, Box<law::instance::Instance>)> {
         let mut found = None;
         for facts in &self.ways {
-            match identity_testing::prove(facts, rng) {
+            match proof::identity_testing::prove(facts, rng) {
                 ProofOutcome::Differ(instance) => return Err((facts, instance)),
                 ProofOutcome::Exactness(sampled @ Exactness::Sampled { .. }) => {
                     found = Some(sampled);
@@ -423,9 +404,9 @@ impl<'f, 'l> Checker<'f, 'l> {
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
         let (first, mut rng) = (sample.clone(), self.rng.fork());
-        let (sample, mismatch) = shrink::shrink(facts, sample, mismatch, &mut self.rng);
+        let (sample, mismatch) = report::shrink::shrink(facts, sample, mismatch, &mut self.rng);
         let failing = Failing { samples: [&first, &sample], guards: &guards };
-        let proposal = infer_condition::propose(self.facts, &failing, &self.options, &mut rng);
+        let proposal = conditions::infer::propose(self.facts, &failing, &self.options, &mut rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
         Outcome::Fails(Box::new(example))
@@ -451,7 +432,7 @@ impl<'f, 'l> Checker<'f, 'l> {
     fn differ(
         &mut self,
         facts: &Facts<'_>,
-        instance: instance::Instance,
+        instance: law::instance::Instance,
         rng: &mut Random,
     ) -> Outcome {
         for i in 0..40 {
@@ -501,7 +482,7 @@ impl<'f, 'l> Checker<'f, 'l> {
         let large = !self.tally.refused.is_empty() && self.tally.right_refused.is_empty();
         if large
             && self.facts.defined()
-            && self.tally.refused.keys().all(|r| r == instance::TOO_LARGE)
+            && self.tally.refused.keys().all(|r| r == law::instance::TOO_LARGE)
         {
             // A definition of large extents is no less a definition.
             return Outcome::Holds(Evidence::of(Exactness::Defined));
@@ -540,7 +521,7 @@ pub fn check_library(
         })
     };
     let laws: Vec<&Law> = library.laws.iter().filter(|l| wanted(l)).collect();
-    let shown = schema_instances::shown_by(library, &laws);
+    let shown = law::schema_instances::shown_by(library, &laws);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Verdict)>> = Mutex::new(Vec::with_capacity(laws.len()));
     std::thread::scope(|scope| {
@@ -563,6 +544,6 @@ pub fn check_library(
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(i, _)| *i);
     let mut verdicts = done.into_iter().map(|(i, v)| (laws[i], v)).collect();
-    schema_instances::needed_somewhere(&mut verdicts);
+    law::schema_instances::needed_somewhere(&mut verdicts);
     CheckReport::of(library, verdicts, started.elapsed().as_secs_f64())
 }

@@ -1,10 +1,10 @@
 //! Lints on the text of laws, without samples: laws that others imply, unused
 //! variables, laws whose right side matches their left side. Never says anything about soundness.
 
-use mlc_dsl::diag::{Code, Diag, Severity, render};
+use mlc_dsl::diagnostics::span::Span;
+use mlc_dsl::diagnostics::{Code, Diag, Severity, render};
 use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::library::{AttrParam, Dim, Law, LawOrigin, Library};
-use mlc_dsl::span::Span;
 use mlc_dsl::term::{TermId, TermKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

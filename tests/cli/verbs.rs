@@ -517,7 +517,7 @@ fn names_in_files_give_no_orders_to_a_terminal() {
     ] {
         let (_, out, said) = run(dir.path(), args, b"");
         let out = String::from_utf8(out).expect("text");
-        let obeyed = |c: char| c != '\n' && mlc_dsl::message_text::is_wild(c);
+        let obeyed = |c: char| c != '\n' && mlc_dsl::diagnostics::message_text::is_wild(c);
         assert!(!out.contains(obeyed) && !said.contains(obeyed), "{args:?}: {out:?} {said:?}");
     }
 }

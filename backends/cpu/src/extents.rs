@@ -1,6 +1,6 @@
 //! Integers that are known once extents are: they are written as they are.
 
-use super::launch::{Array, Context, Launch, LaunchSite};
+use super::runtime::launch::{Array, Context, Launch, LaunchSite};
 use mlc_dsl::ir::DType;
 
 struct Extents(Vec<i64>);

@@ -4,11 +4,11 @@
 
 use super::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
-use mlc_dsl::infer::is_typed_at_all_extents;
+use mlc_dsl::ir::unfold::definition;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan, Readers};
-use mlc_dsl::unfold::definition;
+use mlc_dsl::typing::infer::is_typed_at_all_extents;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Applies kernels for f32 to 16-bit floats: operands are widened, the result is rounded once.
 
-use super::buffer::with_scratch;
-use super::convert::{narrow, widen};
-use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite, Maker};
+use super::pointwise::convert::{narrow, widen};
+use super::runtime::buffer::with_scratch;
+use super::runtime::launch::{Array, Context, Launch, LaunchOperand, LaunchSite, Maker};
 use mlc_dsl::ir::DType;
 use smallvec::SmallVec;
 

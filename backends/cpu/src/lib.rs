@@ -11,65 +11,38 @@ use mlc_vector::simd;
 pub use roofline::Roofline;
 use std::sync::Arc;
 
-mod arena;
 mod attention;
 mod blocks;
-mod boxes;
-mod buffer;
-mod casts;
 mod channels_last;
 mod conv;
-mod convert;
 mod data_movement;
 mod extents;
-mod extremes;
-mod fallback;
-mod fused;
-mod gather;
 mod gemm;
 mod graph;
 mod half_precision;
 mod int8;
-mod integer_product;
-mod launch;
-mod lines;
-mod map_reduce;
 mod matmul;
 mod meaning;
-mod normalisation;
-mod numbered;
-mod packed_constants;
-mod padded_frame;
-mod places;
 mod pointwise;
-mod pool;
+mod pooling;
 mod recurrent;
-mod recurrent_steps;
-mod reduce;
-mod regions;
+mod reduction;
 mod registry;
-mod resample;
 mod resolve;
-mod results;
 mod roofline;
-mod run;
-mod scatter;
-mod softmax_columns;
-mod stencil;
-mod stream;
-mod threads;
-mod window;
+mod runtime;
+mod vision;
 
 /// The processor of this machine.
 pub struct Cpu {
-    threads: Arc<threads::Threads>,
+    threads: Arc<runtime::threads::Threads>,
     memory: Option<u64>,
 }
 
 impl Cpu {
     /// The backend with a pool of `threads` threads; 0 takes one per core.
     pub fn new(threads: usize) -> Cpu {
-        Cpu { threads: Arc::new(threads::Threads::new(threads)), memory: None }
+        Cpu { threads: Arc::new(runtime::threads::Threads::new(threads)), memory: None }
     }
 
     /// The same with so many bytes for the buffers of a plan, in place of what the machine has free.
@@ -80,7 +53,7 @@ impl Cpu {
     /// A plan whose launches are timed one by one.
     pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
         sound(self, plan, &library)?;
-        Ok(Watched(run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?))
+        Ok(Watched(runtime::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?))
     }
 
     /// What this machine does at most on as many threads; this takes a third of a second.
@@ -106,7 +79,7 @@ pub fn vectors() -> &'static str {
 }
 
 /// A compiled plan whose kernels are timed one by one.
-pub struct Watched(run::CompiledPlan);
+pub struct Watched(runtime::CompiledPlan);
 
 impl Watched {
     /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
@@ -145,7 +118,8 @@ impl Backend for Cpu {
         plan: &Plan,
         library: Arc<Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        let compiled = run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?;
+        let compiled =
+            runtime::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?;
         Ok(Box::new(compiled))
     }
 }

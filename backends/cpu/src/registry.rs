@@ -2,8 +2,12 @@
 //! operators.
 
 use super::blocks::formats;
-use super::launch::Maker;
-use super::reduce::Monoid;
+use super::data_movement::{argsort, gather, scatter, weighted_gather};
+use super::recurrent::steps;
+use super::reduction::Monoid;
+use super::reduction::{argmax, normalisation};
+use super::runtime::launch::Maker;
+use super::vision::{non_max_suppression, resample, roi_pooling};
 use super::*;
 use mlc_dsl::ir::DType;
 
@@ -171,16 +175,19 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "pool" => native(
             FLOATS_AND_BYTES,
             Nothing,
-            &[("maxpool", |s| pool::MAX(s).or_else(|| int8::maxpool(s))), ("sumpool", pool::SUM)],
+            &[
+                ("maxpool", |s| pooling::MAX(s).or_else(|| int8::maxpool(s))),
+                ("sumpool", pooling::SUM),
+            ],
         ),
         "reduce" => native(
             ANY,
             Prologue,
             &[
-                ("sum", reduce::SUM),
-                ("prod", reduce::PROD),
-                ("max", reduce::MAX),
-                ("min", reduce::MIN),
+                ("sum", reduction::SUM),
+                ("prod", reduction::PROD),
+                ("max", reduction::MAX),
+                ("min", reduction::MIN),
             ],
         ),
         "scan" => native(SUMS, Nothing, &[("cumsum", data_movement::cumsum)]),
@@ -219,17 +226,17 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "extremes" => native(
             &[DType::I64],
             Nothing,
-            &[("first_greatest", extremes::GREATEST), ("first_least", extremes::LEAST)],
+            &[("first_greatest", argmax::GREATEST), ("first_least", argmax::LEAST)],
         ),
-        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", extremes::ONE)]),
+        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", argmax::ONE)]),
         "numbered" => native(
             &[DType::F32],
             Nothing,
-            &[("numbered", numbered::ELEMENTS), ("numbered_sum", numbered::SUMS)],
+            &[("numbered", weighted_gather::ELEMENTS), ("numbered_sum", weighted_gather::SUMS)],
         ),
-        "regions" => native(&[DType::F32], Nothing, &[("roi_align", regions::REGIONS)]),
-        "boxes" => native(&[DType::I64], Nothing, &[("choose_boxes", boxes::make)]),
-        "places" => native(&[DType::I64], Nothing, &[("sort_places", places::make)]),
+        "regions" => native(&[DType::F32], Nothing, &[("roi_align", roi_pooling::REGIONS)]),
+        "boxes" => native(&[DType::I64], Nothing, &[("choose_boxes", non_max_suppression::make)]),
+        "places" => native(&[DType::I64], Nothing, &[("sort_places", argsort::make)]),
         "recurrent" => native(
             FLOATS,
             Nothing,
@@ -244,11 +251,11 @@ pub fn implementation(key: &str) -> Option<Implementation> {
             &[DType::F32],
             Nothing,
             &[
-                ("lstm_steps_of", recurrent_steps::LSTM),
-                ("gru_steps_of", recurrent_steps::GRU),
-                ("rnn_steps_of", recurrent_steps::SIMPLE),
-                ("in_time_of", recurrent_steps::IN_TIME),
-                ("last_step_of", recurrent_steps::LAST),
+                ("lstm_steps_of", steps::LSTM),
+                ("gru_steps_of", steps::GRU),
+                ("rnn_steps_of", steps::SIMPLE),
+                ("in_time_of", steps::IN_TIME),
+                ("last_step_of", steps::LAST),
             ],
         ),
         _ => return None,

@@ -3,7 +3,7 @@
 //!
 //! Measured anew each time; nothing here decides what a plan does.
 
-use crate::threads::{SharedSlice, Threads};
+use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_vector::multiply_adds;
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -118,8 +118,8 @@ impl Executable for ShapedPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Address, Argument, Code, Invocation, Launch, Module, Place, Port, Stream};
     use super::*;
+    use crate::{Address, Argument, Code, Invocation, Launch, Module, Place, Port, Stream};
     use mlc_dsl::ir::{ConstId, DType, Extent, Program, Type};
 
     /// A device that counts: bytes and modules that it holds, allocations of the constant, modules loaded so far.
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn code_is_cut_for_the_processors_of_the_device() {
         let device = Counter::with_room(u64::MAX);
-        let cuda = super::super::Cuda::new(device).in_tf32();
+        let cuda = crate::Cuda::new(device).in_tf32();
         assert_eq!(cuda.tuning, Tuning { processors: 7, tf32: true, ..Tuning::default() });
     }
 

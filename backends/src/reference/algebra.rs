@@ -4,16 +4,16 @@
 //! truth values that depend on floats are numbers of it, 1 for true and 0 for false.
 
 use super::array::wrap;
+use super::code::compile::{self, Body, MeaningCode, MeaningParam};
 use super::code::{
     Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, signum, try_for_each,
 };
-use super::compile::{self, Body, MeaningCode, MeaningParam};
 use super::scalar::{Cmp, RealOp};
-use mlc_dsl::definition_values::{self, Evaluator};
-use mlc_dsl::functions::Function;
-use mlc_dsl::infer::infer;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library};
+use mlc_dsl::typing::infer::infer;
+use mlc_dsl::whole_tensors::definitions::{self, Evaluator};
 
 /// Numbers and what can be done with them.
 pub trait Algebra {
@@ -192,7 +192,7 @@ impl<A: Algebra> Evaluator for Lift<'_, A> {
                 return Err(format!("`{}` is a recurrence", callable.name));
             }
             CallKind::Op(meanings) => meanings,
-            CallKind::Def(body) => return definition_values::body(self, body, args, app.env),
+            CallKind::Def(body) => return definitions::body(self, body, args, app.env),
             CallKind::Extern(_) => {
                 return Err(format!("`{}` is procedural", callable.name));
             }

@@ -1,14 +1,14 @@
 //! Evaluates one application of an operator: by its meaning, its body or its Rust reference.
 
 use super::array::{Array, Elements, count};
+use super::code::cache::{CodeCache, CompiledMeaning};
+use super::code::compile::MeaningCode;
 use super::code::{Fault, InputElements};
-use super::code_cache::{CodeCache, CompiledMeaning};
-use super::compile::MeaningCode;
 use super::recurrence::{self, Unfinished};
 use super::{Engine, Precision, Reference, exec, externs, scalar};
-use mlc_dsl::definition_values::{self, Evaluator};
 use mlc_dsl::ir::{Attr, DType, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable};
+use mlc_dsl::whole_tensors::definitions::{self, Evaluator};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn apply(
             .collect::<Result<_, _>>()?,
         // The results are rounded where they are computed.
         CallKind::Def(body) => {
-            return definition_values::body(
+            return definitions::body(
                 &mut Inside { reference, codes },
                 body,
                 args,

@@ -1,10 +1,11 @@
 //! Evaluates code for all elements of an output.
 
+use super::accelerated::contract;
+use super::accelerated::rows::{self, Axis, Rows};
 use super::array::{Array, Elements, wrap};
+use super::code::compile::{Body, MeaningCode};
 use super::code::{Fault, InputElements, Machine, Slot, for_each};
-use super::compile::{Body, MeaningCode};
-use super::row_evaluation::{self, Axis, Rows};
-use super::{Engine, Noise, contract};
+use super::{Engine, Noise};
 use crate::workers;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -145,7 +146,7 @@ pub(super) fn singles(
         let mut part = parts[i].lock().unwrap_or_else(PoisonError::into_inner);
         let mut wide = vec![0.0; part.len()];
         let mut m = machine(code, sources, None);
-        row_evaluation::fill(body, &axes, &mut m, i * PARALLEL, &mut wide)?;
+        rows::fill(body, &axes, &mut m, i * PARALLEL, &mut wide)?;
         part.iter_mut().zip(wide).for_each(|(to, v)| *to = v as f32);
         Ok(())
     })?;
@@ -157,7 +158,7 @@ pub(super) fn singles(
 fn run_axes(body: &impl Rows, code: &MeaningCode, at: Option<(Slot, i64)>) -> Vec<Axis> {
     let open = open_axes(code, at);
     let axes: Vec<Axis> = open.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
-    row_evaluation::merge(body, &axes)
+    rows::merge(body, &axes)
 }
 
 /// Fills the output, in parallel if it is large.
@@ -175,7 +176,7 @@ where
     let axes = run_axes(body, code, at);
     let fill = |from: usize, out: &mut [B::Item]| {
         let mut m = machine(code, sources, at);
-        row_evaluation::fill(body, &axes, &mut m, from, out)
+        rows::fill(body, &axes, &mut m, from, out)
     };
     if out.len() < PARALLEL {
         return fill(0, out);

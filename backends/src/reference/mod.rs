@@ -7,37 +7,21 @@
 //! Slow and simple on purpose. The accelerations of [`Engine::Fast`] never change what is computed;
 //! they only regroup the sums of large contractions. [`Engine::Plain`] does without them.
 
-pub mod affine;
-pub mod affine_visitor;
+pub mod accelerated;
 mod algebra;
 mod apply;
 mod array;
-mod bits;
-pub mod choices;
 pub mod code;
-pub mod code_cache;
-pub mod compile;
-pub mod contract;
 mod exec;
 pub mod externs;
-mod images;
-mod index_lists;
 mod inputs;
-mod jpeg;
-mod places;
 mod recurrence;
-pub mod rois;
-pub mod row_evaluation;
 mod run;
 pub mod scalar;
-pub mod tables;
-mod texts;
-mod trees;
-mod typed_code;
 
 pub use algebra::{Algebra, Element, Lifted, lift};
 pub use array::{Array, Elements, round_to, truncate, wrap};
-pub use code_cache::CodeCache;
+pub use code::cache::CodeCache;
 pub use externs::names as references;
 pub use scalar::{Cmp, RealOp, function};
 

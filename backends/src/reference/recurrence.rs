@@ -3,8 +3,8 @@
 //! A step reads what earlier ones have written, so steps are never evaluated out of order or at the same time.
 
 use super::array::{Array, Elements};
+use super::code::compile::{Body, MeaningCode};
 use super::code::{Fault, InputElements, Slot};
-use super::compile::{Body, MeaningCode};
 use super::{Engine, exec};
 use mlc_dsl::ir::DType;
 use std::sync::Arc;

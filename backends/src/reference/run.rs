@@ -1,7 +1,7 @@
 //! Runs programs node by node, and plans kernel by kernel.
 
 use super::array::Array;
-use super::code_cache::CodeCache;
+use super::code::cache::CodeCache;
 use super::inputs::{SymbolBindings, unify};
 use super::{Reference, apply};
 use crate::BackendError;

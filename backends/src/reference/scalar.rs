@@ -1,6 +1,6 @@
 //! Functions of single elements.
 
-use mlc_dsl::functions::Function;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::DType;
 
 /// A unary function of a float.

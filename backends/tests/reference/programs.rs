@@ -2,7 +2,7 @@
 
 use super::*;
 use mlc_backends::{Backend, BackendError};
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Extent, Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
 use std::sync::Arc;

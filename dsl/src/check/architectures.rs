@@ -2,11 +2,11 @@
 
 use super::{error, name, onnx, signature_help, suggest};
 use crate::architecture::{Architecture, FileFunction, Steps, StoredType, Target};
-use crate::diag::Diag;
+use crate::diagnostics::Diag;
+use crate::diagnostics::span::Span;
 use crate::expr::{Expr, ExprKind, Name};
 use crate::library::{CallId, DTypePattern, Dim, Library};
 use crate::onnx::{Apply, Callee, Question};
-use crate::span::Span;
 use crate::syntax::ast;
 use std::collections::BTreeSet;
 

@@ -2,40 +2,29 @@
 //!
 //! Never fails: the valid items of faulty texts are kept, the others are diagnosed.
 
-mod apply;
 mod architectures;
-mod classify;
-mod dims;
 mod elaborate;
 mod laws;
 mod meaning;
-mod notation;
 mod onnx;
-mod operator_conditions;
-pub mod operator_properties;
-mod recurrence;
 mod recursion;
 mod resolve;
-mod result;
-mod schema;
 mod signature;
-mod symbols;
 mod targets;
-mod unify;
-mod values;
 
 pub use laws::hidden;
+pub use meaning::operator_properties;
 pub use targets::{CLASSES, WORK};
 
-use crate::diag::{Code, Diag, Severity};
+use crate::diagnostics::span::Span;
+use crate::diagnostics::suggestions::meant as suggest;
+use crate::diagnostics::{Code, Diag, Severity};
+use crate::eval::functions::FUNCTIONS;
 use crate::expr::Predicate;
-use crate::functions::FUNCTIONS;
 use crate::library::{
     CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, Name, OnnxItem,
     OpClass, Source,
 };
-use crate::span::Span;
-use crate::suggestions::meant as suggest;
 use crate::syntax::ast::{Def, Elem, Expr, ExprKind, File, Item, ItemKind, Op, Rule, StoredType};
 use crate::syntax::parse;
 use resolve::Scope;
@@ -241,7 +230,7 @@ impl LibraryBuilder {
             if self.gives_up(*source, item) {
                 continue;
             }
-            let (laws, diags) = match schema::is_schema(rule) {
+            let (laws, diags) = match laws::schema::is_schema(rule) {
                 true => self.schema(*source, item, rule),
                 false => laws::of_rule(&self.library, *source, item, rule),
             };
@@ -253,7 +242,7 @@ impl LibraryBuilder {
 
     /// The laws of all instances of a schema. Its mistakes are those of the first instance that has any.
     fn schema(&self, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
-        let instances = match schema::instances(&self.library, item, rule) {
+        let instances = match laws::schema::instances(&self.library, item, rule) {
             Ok(instances) => instances,
             Err(diag) => return (vec![], vec![diag]),
         };
@@ -478,7 +467,7 @@ fn dtype_name(d: &DTypePattern) -> String {
 /// How a callable is written, for help lines.
 fn signature_help(c: &Callable) -> String {
     let inputs = c.inputs.iter().map(|i| {
-        let dims = i.ty.dims.as_deref().map(|d| format!("[{}]", dims::keys(d)));
+        let dims = i.ty.dims.as_deref().map(|d| format!("[{}]", elaborate::dims::keys(d)));
         format!(
             "{}: {}{}",
             i.name,
@@ -492,5 +481,5 @@ fn signature_help(c: &Callable) -> String {
 
 /// What an operator's meaning shows of its structure.
 fn class_of(c: &Callable) -> OpClass {
-    classify::classify(c)
+    meaning::classify::classify(c)
 }

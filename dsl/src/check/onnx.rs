@@ -2,14 +2,14 @@
 
 use super::error;
 use super::resolve::constant;
-use crate::diag::Diag;
+use crate::diagnostics::Diag;
+use crate::diagnostics::span::Ident;
+use crate::eval::functions::Function;
 use crate::expr::{Elem, Expr, ExprKind, Name, TypePart};
-use crate::functions::Function;
 use crate::library::Library;
 use crate::onnx::{
     Alternative, Apply, Arg, Callee, Declaration, Kind, Param, ParamKind, Print, Question,
 };
-use crate::span::Ident;
 use crate::syntax::ast;
 
 /// What an item declares; what is wrong with it is diagnosed and left out.

@@ -2,7 +2,7 @@
 //! that depend on a faulty one are left out with it.
 
 use super::error;
-use crate::diag::Diag;
+use crate::diagnostics::Diag;
 use crate::library::{Body, CallId, CallKind, Law, LawTest, Library};
 use crate::term::{TermKind, Terms};
 

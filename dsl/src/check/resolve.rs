@@ -1,15 +1,15 @@
 //! Resolves names: converts the syntax tree to the expressions that everything after the checker reads.
 
 use super::{error, near_function};
-use crate::diag::Diag;
+use crate::diagnostics::Diag;
+use crate::diagnostics::span::{Ident, Span};
+use crate::eval::function::Function;
 use crate::expr::{
     AttrKind, AttrType, Domain, Elem, Expr, ExprKind, IndexVar, Mark, Meaning, Monoid, Name,
     Predicate, Read, Reduce, TypePart,
 };
-use crate::function::Function;
 use crate::ir::DType;
 use crate::library::{AttrParam, Callable, DTypePattern, Input};
-use crate::span::{Ident, Span};
 use crate::syntax::ast;
 
 /// What names stand for.

@@ -1,16 +1,16 @@
 //! Signatures of operators: parameters, results, conditions.
 
-use super::recurrence;
+use super::meaning::recurrence;
 use super::resolve::{self, Scope};
 use super::{class_of, error, name};
-use crate::diag::{Diag, Severity};
+use crate::diagnostics::span::{Ident, Span};
+use crate::diagnostics::{Diag, Severity};
 use crate::eval::{Env, eval};
 use crate::expr::{AttrKind, Meaning};
 use crate::ir::DType;
 use crate::library::{
     AttrParam, Body, CallKind, Callable, DTypePattern, Dim, Input, Name, OpClass, TypePattern,
 };
-use crate::span::{Ident, Span};
 use crate::syntax::ast::{
     AttrType, Binding, Elem, Expr, ExprKind, Item, ItemKind, OpTrait, Output, Param, ParamKind,
     TensorType,

@@ -2,13 +2,13 @@
 
 use super::resolve::Scope;
 use super::{error, name, suggest};
-use crate::diag::Diag;
+use crate::diagnostics::Diag;
+use crate::diagnostics::span::Ident;
 use crate::eval::{Env, eval};
 use crate::ir::DType;
 use crate::library::{
     CallId, CallKind, Epilogue, KernelTypes, Layout, Library, OpClass, TargetItem, TargetKernel,
 };
-use crate::span::Ident;
 use crate::syntax::ast::{Expr, Item, Kernel, Target};
 use crate::term::TermKind;
 use std::collections::BTreeMap;
@@ -34,13 +34,13 @@ pub const FIGURES: [(&str, &str, &str); 9] = [
 /// Figures that may be stated for an element type, as `flops_f16`.
 const TYPED: [&str; 2] = ["flops", "slow"];
 
-/// What a kernel's work is counted in, in the order of `mlc_extract::fit::FEATURES`.
+/// What a kernel's work is counted in, in the order of `mlc_extract::cost::fit::FEATURES`.
 pub const WORK: [&str; 16] = [
     "launches", "products", "flops", "thin", "windowed", "idle", "fetched", "slow", "rare",
     "points", "rows", "moved", "parts", "read", "fixed", "written",
 ];
 
-/// Classes of a kernel's work, in the order of `mlc_extract::fit::KernelClass`.
+/// Classes of a kernel's work, in the order of `mlc_extract::cost::fit::KernelClass`.
 pub const CLASSES: [&str; 5] = ["windowed", "thin", "narrow", "many", "across"];
 
 /// Most kernels of a target that name what follows them.

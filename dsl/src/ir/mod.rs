@@ -4,6 +4,8 @@
 //! reach this module as indices into a [`crate::library::Library`].
 
 mod attr;
+pub mod build;
+pub mod canon;
 mod common_extent;
 mod dtype;
 mod extent;
@@ -13,6 +15,7 @@ mod small_float;
 pub mod strings;
 mod tensor;
 mod ty;
+pub mod unfold;
 
 pub use attr::Attr;
 pub use common_extent::{Common, common_extent, may_equal, parts};

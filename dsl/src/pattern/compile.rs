@@ -4,8 +4,8 @@ use super::OPERANDS;
 use super::normal::{Subst, substitute};
 use super::tables::{self, Table};
 use super::{Company, Compiled, Forms, Pat, PatId, PatKind, has_mark, is_normal};
+use crate::eval::functions::Function;
 use crate::expr::{AttrKind, BinaryOp, Expr, ExprKind, Mark};
-use crate::functions::Function;
 use crate::library::{
     AttrParam, CallId, DTypePattern, Dim, Law, LawOrigin, Library, Name, OpClass,
 };

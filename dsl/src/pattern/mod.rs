@@ -15,9 +15,9 @@ pub use printed::{Printed, Root, printed};
 pub use solve::solve;
 pub use tables::{Table, TableExpr, tables};
 
+use crate::eval::list_patterns;
 use crate::expr::{AttrKind, Expr, ExprKind, Mark};
 use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};
-use crate::list_patterns;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

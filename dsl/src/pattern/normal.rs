@@ -2,9 +2,9 @@
 
 use super::PatId;
 use super::compile::PatternCompiler;
+use crate::eval::functions::Function;
 use crate::eval::{Env, eval, truth};
 use crate::expr::{BinaryOp, Expr, ExprKind};
-use crate::functions::Function;
 use crate::library::{CallId, DTypePattern, Dim, Law, Name, OpClass};
 use crate::term::{TermId, TermKind};
 

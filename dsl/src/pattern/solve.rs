@@ -1,9 +1,9 @@
 //! Numbers of a pattern that are computed from one name, such as `recip(t)` or `-l`: which value of the name yields the
 //! number of a program.
 
+use crate::eval::functions::Function;
 use crate::eval::{Env, eval};
 use crate::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
-use crate::functions::Function;
 use crate::library::Name;
 use std::collections::HashSet;
 

@@ -1,12 +1,12 @@
 //! Tables: parts of laws without variables. Programs have them as constants, because what depends on nothing but extents and attributes is
 //! folded when a model is written.
 
-use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
 use crate::expr::{Expr, ExprKind};
-use crate::instantiate::{BuildError, Instantiator};
+use crate::ir::canon::{self, Sink, Structural};
 use crate::library::{CallId, Law, Library, Name, OpClass};
 use crate::term::{TermId, TermKind, Terms};
+use crate::typing::instantiate::{BuildError, Instantiator};
 use std::collections::{HashMap, HashSet};
 
 /// What a constant is compared with.

@@ -6,11 +6,11 @@
 
 use super::rooms::{Room, spine};
 use super::{Alive, Kernel};
-use crate::arena::{self, Buffer};
 use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
+use crate::layout::strided_views::{self, Viewed};
 use crate::layout::{Layout, PerAxis};
 use crate::library::Library;
-use crate::strided_views::{self, Viewed};
+use crate::plan::arena::{self, Buffer};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

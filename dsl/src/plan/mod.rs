@@ -3,6 +3,7 @@
 //! Every backend executes a plan exactly as it is; [`faults`] finds what is wrong with one.
 
 mod alive;
+pub mod arena;
 mod memory;
 mod operands;
 mod other_extents;

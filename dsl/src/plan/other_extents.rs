@@ -79,7 +79,7 @@ impl MemoryAt {
                 return None;
             }
             if to.home == Home::Result {
-                let rounded = crate::arena::rounded;
+                let rounded = crate::plan::arena::rounded;
                 memory.results = memory.results.saturating_sub(rounded(to.bytes));
                 memory.results = memory.results.saturating_add(rounded(bytes));
             }

@@ -6,9 +6,9 @@
 use super::Kernel;
 use super::memory::MemoryPlanner;
 use crate::ir::{Attr, NodeId, NodeKind, Program, Value};
+use crate::layout::strided_views::is_concatenation;
 use crate::layout::{Layout, PerAxis, dense_strides};
 use crate::library::Library;
-use crate::strided_views::is_concatenation;
 use rustc_hash::FxHashSet;
 
 /// An input whose memory has room, and the output that is to lie in it.

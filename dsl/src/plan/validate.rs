@@ -1,9 +1,9 @@
 //! Validates plans: the check that every plan passes before any backend executes it.
 
 use super::{Buffers, Home, Kernel, Memory, Plan, PlannedBuffer};
-use crate::arena::rounded;
 use crate::ir::{NodeId, NodeKind, Program, Value};
 use crate::library::{CallId, Callable, Library, OpClass};
+use crate::plan::arena::rounded;
 use crate::pointwise::is_pointwise;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Hints for syntax errors whose message does not say what to write instead.
 
-use crate::diag::Diag;
+use crate::diagnostics::Diag;
 
 /// Gives a help to every mistake that has none; `item` is the word that begins the item it stands in.
 pub(super) fn advise(diag: &mut Diag, item: &str) {
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_forms_that_are_shown_are_sound() {
-        for item in super::super::scan::ITEM_WORDS {
+        for item in crate::syntax::scan::ITEM_WORDS {
             let form = super::form(item);
             let parts: Vec<&str> = form.split('`').skip(1).step_by(2).collect();
             let (file, diags) = parse(&parts.join("\n"));

@@ -3,8 +3,8 @@
 //! One [`Expr`] represents tensors, attributes, index expressions and conditions; the checker decides which
 //! forms are allowed where. Spans are byte ranges of one source text.
 
+pub use crate::diagnostics::span::{Ident, Span};
 pub use crate::expr::{BinaryOp, UnaryOp};
-pub use crate::span::{Ident, Span};
 use serde::{Deserialize, Serialize};
 
 /// A whole text.

@@ -5,7 +5,7 @@
 use pest::iterators::Pair;
 
 use super::parse::Rule;
-use crate::diag::{Code, Diag};
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::{Binding, ErrorClause, Expr, Ident, Output, RuleTest, Side, Span};
 
 /// Builds the tree of one item.

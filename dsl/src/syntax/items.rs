@@ -5,7 +5,7 @@ use pest::iterators::Pair;
 use super::build::TreeBuilder;
 use super::params::ParamContext;
 use super::parse::Rule;
-use crate::diag::{Code, Diag};
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::{
     Alternative, Architecture, Def, Expr, Extern, Fuse, Ident, ItemKind, Kernel, Meaning, Onnx, Op,
     OpTrait, Param, Print, Rule as Law, RuleTest, Span, Step, StepTarget, Steps, StoredType,

@@ -4,7 +4,7 @@ use pest::iterators::Pair;
 
 use super::build::TreeBuilder;
 use super::parse::Rule;
-use crate::diag::{Code, Diag};
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::{AttrType, Domain, Expr, Ident, Param, ParamKind, Span, TensorType};
 
 /// The names that make a type an attribute type.

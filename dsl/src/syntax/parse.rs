@@ -10,7 +10,7 @@ use super::parse_errors::{GrammarMismatch, explain};
 use super::scan::{
     Brackets, CommentKind, ITEM_WORDS, Scan, Token, TokenKind, brackets, items, scan,
 };
-use crate::diag::{Code, Diag};
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::{File, Item, Span};
 
 /// The grammar, compiled.

@@ -6,8 +6,8 @@ use pest::error::{Error, ErrorVariant, InputLocation};
 use super::foreign::{self, Stopped};
 use super::parse::Rule;
 use super::scan::{ITEM_WORDS, OTHER_WORDS, Token, TokenKind, is_reserved};
-use crate::diag::{Code, Diag};
-use crate::suggestions::nearest;
+use crate::diagnostics::suggestions::nearest;
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::Span;
 
 /// Why an item could not be read.

@@ -2,9 +2,9 @@
 
 use super::ast::{Arg, AttrType, Domain, Elem, Expr, ExprKind};
 use super::print_expr;
+use crate::diagnostics::span::{Ident, Span};
 use crate::expr::{self, ExprKind as Resolved};
 use crate::onnx::{self, Callee};
-use crate::span::{Ident, Span};
 
 /// A resolved expression as it is written. Inputs and indices of a meaning are shown by their numbers.
 pub fn print_resolved(e: &expr::Expr) -> String {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::diag::{Code, Diag};
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::Span;
 
 /// Brackets deeper than this are refused: the parser behind it is recursive.

@@ -5,7 +5,7 @@ use pest::iterators::Pair;
 use super::build::{TreeBuilder, last_span};
 use super::parse::Rule;
 use super::scan::MAX_NESTING;
-use crate::diag::{Code, Diag};
+use crate::diagnostics::{Code, Diag};
 use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
 
 /// Trees deeper than this are refused: those who walk them are recursive.

@@ -4,13 +4,14 @@
 //! indices of their result. An index that is itself computed becomes a gather. What has no such form yields nothing; nothing
 //! here decides what is equal, and no layer is known by name.
 
-use crate::build::Builder;
+use crate::eval::function::Function;
 use crate::eval::{Env, eval};
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read, UnaryOp};
-use crate::function::Function;
+use crate::ir::build::Builder;
 use crate::ir::{Attr, DType, Extent, Tensor, Type, Value};
 use std::collections::HashMap;
 
+pub mod definitions;
 mod numbered;
 mod range;
 mod reduce;

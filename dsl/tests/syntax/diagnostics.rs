@@ -2,7 +2,7 @@
 
 use super::snapshots;
 use itertools::Itertools;
-use mlc_dsl::diag::{CODES, Code, Diag, render};
+use mlc_dsl::diagnostics::{CODES, Code, Diag, render};
 use mlc_dsl::syntax::ast::Span;
 use mlc_dsl::syntax::parse;
 

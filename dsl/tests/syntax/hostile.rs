@@ -1,7 +1,7 @@
 //! Hostile texts: broken, endless, deeply nested.
 
 use super::examples::EXAMPLES;
-use mlc_dsl::diag::render;
+use mlc_dsl::diagnostics::render;
 use mlc_dsl::syntax::{parse, print_file};
 
 struct Dice(u64);

@@ -5,7 +5,7 @@ mod examples;
 mod hostile;
 mod random;
 
-use mlc_dsl::diag::render;
+use mlc_dsl::diagnostics::render;
 use mlc_dsl::syntax::ast::File;
 use mlc_dsl::syntax::{parse, print_file};
 

@@ -7,7 +7,7 @@ use mlc_dsl::syntax::{parse, print_file, same};
 
 fuzz_target!(|text: &str| {
     let (file, diags) = parse(text);
-    let _ = mlc_dsl::diag::render(&diags, "input", text, false);
+    let _ = mlc_dsl::diagnostics::render(&diags, "input", text, false);
     if diags.is_empty() {
         let (again, diags) = parse(&print_file(&file));
         assert!(diags.is_empty(), "what is printed has errors");

@@ -7,7 +7,7 @@ pub(crate) mod progress;
 use crate::error::Error;
 use clap::ValueEnum;
 use indexmap::IndexMap;
-use mlc_dsl::message_text::is_wild;
+use mlc_dsl::diagnostics::message_text::is_wild;
 use mlc_files::Named;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};

@@ -6,8 +6,8 @@
 use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
 use egg::Id;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Monoid, Read, UnaryOp};
-use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::CallKind;
 use std::cell::RefCell;

@@ -2,11 +2,11 @@
 
 use mlc_backends::BackendError;
 use mlc_backends::reference::{Array, Reference};
-use mlc_dsl::canon::Structural;
+use mlc_dsl::ir::canon::Structural;
 use mlc_dsl::ir::{Attr, DType, Tensor, Type};
 use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_extract::cost::work::Works;
 use mlc_extract::resources;
-use mlc_extract::work::Works;
 use std::collections::HashMap;
 use std::sync::Arc;
 

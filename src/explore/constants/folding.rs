@@ -3,15 +3,15 @@
 pub use crate::constants::evaluation::Memo;
 use crate::constants::repeated;
 use mlc_backends::BackendError;
-use mlc_dsl::build::Builder;
-use mlc_dsl::canon::Sink;
-use mlc_dsl::infer::TypeError;
-use mlc_dsl::instantiate::BuildError;
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
+use mlc_dsl::typing::infer::TypeError;
+use mlc_dsl::typing::instantiate::BuildError;
+use mlc_extract::cost::target::TargetPrices;
+use mlc_extract::cost::work::Works;
 use mlc_extract::resources;
-use mlc_extract::target::TargetPrices;
-use mlc_extract::work::Works;
 use std::collections::HashMap;
 use thiserror::Error;
 
@@ -156,7 +156,7 @@ pub fn unfold(
     library: &Library,
     prices: &TargetPrices<'_>,
 ) -> Result<Program, ConstantError> {
-    Ok(mlc_dsl::unfold::unfold(program, library, &|call| !prices.permits(call))?)
+    Ok(mlc_dsl::ir::unfold::unfold(program, library, &|call| !prices.permits(call))?)
 }
 
 fn value(node: usize, output: usize) -> Value {

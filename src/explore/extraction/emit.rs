@@ -6,10 +6,10 @@ use crate::graph::lower::Explored;
 use crate::proof::log::LogId;
 use crate::proof::{Closure, Proof, ProofStep};
 use egg::Id;
-use mlc_dsl::build::Builder;
-use mlc_dsl::canon::Sink;
-use mlc_dsl::infer::TypeError;
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::{Attr, NodeId, Tensor, Value};
+use mlc_dsl::typing::infer::TypeError;
 use std::collections::HashMap;
 
 impl Explored {

@@ -9,10 +9,10 @@ use super::proof::log::LogId;
 use egg::Id;
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallId, OpClass};
-use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
+use mlc_extract::cost::target::{Site, TargetPrices};
+use mlc_extract::cost::work::Works;
+use mlc_extract::kernels::candidates::{Class, KernelCandidate, OperatorNode, candidates};
 use mlc_extract::resources::runs_once;
-use mlc_extract::target::{Site, TargetPrices};
-use mlc_extract::work::Works;
 use mlc_extract::{
     ClassId, Cost, EGraphView, EGraphViewBuilder, Extractor, NodeId, Solution, Work,
 };
@@ -28,7 +28,7 @@ pub enum ExtractionError {
     Extract(#[from] mlc_extract::ExtractError),
     /// The e-graph is inconsistent.
     #[error("the extracted program does not type: {0}")]
-    Type(#[from] mlc_dsl::infer::TypeError),
+    Type(#[from] mlc_dsl::typing::infer::TypeError),
     /// A part of the program does not yield what it should.
     #[error("the parts of the program yield no output `{0}`")]
     Output(String),
@@ -148,7 +148,7 @@ impl Explored {
         let part = Subprogram { roots: roots.clone(), copies: 1, ..Subprogram::default() };
         let choice = self.choose(&part, prices, extractor)?;
         let library = self.graph.library.clone();
-        let mut b = mlc_dsl::build::Builder::new(&library);
+        let mut b = mlc_dsl::ir::build::Builder::new(&library);
         let inputs: Vec<Value> =
             self.source.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
         let origin = |n: mlc_dsl::ir::NodeId| self.source.node(n).origin.clone();

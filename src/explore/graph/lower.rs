@@ -6,10 +6,10 @@ use crate::Limits;
 use crate::proof::log::{LogId, Reason};
 use crate::saturation::{LawProfile, Stop, saturate};
 use egg::Id;
-use mlc_dsl::canon::Sink;
-use mlc_dsl::instantiate;
+use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::Library;
+use mlc_dsl::typing::instantiate;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -10,10 +10,10 @@ use super::constants::evaluation::Folder;
 use super::proof::log::{Equation, Log, LogId, Reason};
 use egg::Id;
 use language::{Analysis, AttrsId, ENode, Egg, Facts, Head, Known, SeriesId};
-use mlc_dsl::canon::{Sink, Structural};
-use mlc_dsl::infer::{TypeError, infer};
+use mlc_dsl::ir::canon::{Sink, Structural};
 use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
+use mlc_dsl::typing::infer::{TypeError, infer};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -247,7 +247,8 @@ impl Graph {
                 let scalar = self.consts.intern(scalar);
                 let scalar = self.add_const(scalar)?;
                 let structural = self.structural;
-                if let Ok(b) = mlc_dsl::canon::broadcast(self, structural, scalar, &[], &shape) {
+                if let Ok(b) = mlc_dsl::ir::canon::broadcast(self, structural, scalar, &[], &shape)
+                {
                     self.union(class, b, Reason::UniformConstant);
                 }
             }
@@ -430,7 +431,7 @@ impl Graph {
             let id = self.consts.intern(result);
             let structural = self.structural;
             let Some(number) = self.add_const(id) else { return };
-            if let Ok(b) = mlc_dsl::canon::broadcast(self, structural, number, &[], &ty.shape) {
+            if let Ok(b) = mlc_dsl::ir::canon::broadcast(self, structural, number, &[], &ty.shape) {
                 self.union(class, b, Reason::ConstantFolding);
             }
         }

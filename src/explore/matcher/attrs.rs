@@ -1,13 +1,13 @@
 //! Matches attributes and numbers: names are bound; everything else is compared, now or once its names are bound.
 
 use super::{Matcher, Next, State};
+use mlc_dsl::eval::list_patterns::{self, ListFit};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, Expr};
-use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::Dim;
-use mlc_dsl::list_patterns::{self, ListFit};
 use mlc_dsl::pattern::{is_attr, solve};
+use mlc_dsl::typing::infer::resolve_dims;
 use std::ops::ControlFlow;
 
 impl Matcher<'_> {

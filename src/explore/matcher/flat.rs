@@ -7,10 +7,10 @@ use crate::graph::language::{ENode, Head};
 use egg::Id;
 use mlc_dsl::eval::eval;
 use mlc_dsl::expr::{BinaryOp, Expr};
-use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallId, TypePattern};
 use mlc_dsl::pattern::{PatId, PatKind, is_attr, solve};
+use mlc_dsl::typing::infer::{resolve_dims, unify, unify_dims};
 use std::ops::ControlFlow;
 
 /// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.

@@ -16,10 +16,10 @@ use egg::Id;
 use flatten::Flattenings;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::Expr;
-use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
 use mlc_dsl::pattern::{Compiled, Pat, PatId, PatKind, Table};
+use mlc_dsl::typing::infer::{resolve_dims, unify, unify_dims};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

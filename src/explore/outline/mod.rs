@@ -12,11 +12,11 @@ pub use representative::{Kept, ShortProgram};
 
 use crate::explore_series;
 use crate::{Choice, Explored, Extracted, ExtractionError, Limits, Subprogram};
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use mlc_extract::Extractor;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;

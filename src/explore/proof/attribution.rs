@@ -10,7 +10,7 @@ use egg::Id;
 use mlc_dsl::ir::{NodeId, NodeKind, Value};
 use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::Extractor;
-use mlc_extract::target::TargetPrices;
+use mlc_extract::cost::target::TargetPrices;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -4,10 +4,10 @@ use super::Proof;
 use super::log::LogId;
 use crate::graph::language::Head;
 use crate::graph::lower::Explored;
-use mlc_dsl::build::Builder;
-use mlc_dsl::canon::Sink;
-use mlc_dsl::infer::TypeError;
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::{Attr, Program, Value};
+use mlc_dsl::typing::infer::TypeError;
 use std::collections::{BTreeSet, HashMap};
 
 impl Explored {

@@ -5,12 +5,12 @@ use crate::graph::language::{ENode, Facts, Head};
 use crate::matcher::{Binding, Rest, State};
 use crate::proof::log::{LogId, Reason};
 use egg::Id;
-use mlc_dsl::canon::{self, Sink};
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Predicate, UnaryOp};
-use mlc_dsl::instantiate::{BuildError, Instantiator, Member};
 use mlc_dsl::ir::DType;
+use mlc_dsl::ir::canon::{self, Sink};
 use mlc_dsl::library::Law;
+use mlc_dsl::typing::instantiate::{BuildError, Instantiator, Member};
 
 /// What became of a match.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
 use crate::proof::log::Reason;
 use egg::Id;
-use mlc_dsl::canon;
+use mlc_dsl::ir::canon;
 use mlc_dsl::ir::{Attr, Extent};
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -2,10 +2,10 @@
 
 use super::{ArchitectureReading, Fault, Operand};
 use mlc_dsl::architecture::FileFunction;
-use mlc_dsl::build::BuildError;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{Expr, ExprKind, Name};
-use mlc_dsl::functions::Function;
+use mlc_dsl::ir::build::BuildError;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Callable, DTypePattern};
 use mlc_dsl::onnx::{Apply, Callee};

@@ -8,14 +8,14 @@ use crate::error::{Error, ErrorKind};
 use crate::model::rules_model::ExtentSource;
 use crate::names;
 use mlc_dsl::architecture::{Architecture, Target};
-use mlc_dsl::build::Builder;
-use mlc_dsl::diag::{Code, Diag};
+use mlc_dsl::diagnostics::span::Span;
+use mlc_dsl::diagnostics::{Code, Diag};
 use mlc_dsl::expr::{Expr, Name};
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::unfold::unfold;
 use mlc_dsl::ir::{Attr, Program, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
-use mlc_dsl::span::Span;
-use mlc_dsl::unfold::unfold;
 use mlc_weights::{WeightFile, WeightsError};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -2,12 +2,12 @@
 
 use super::{ArchitectureReading, Fault, Operand};
 use crate::names;
-use mlc_dsl::build::BuildError;
 use mlc_dsl::expr::{Expr, ExprKind};
-use mlc_dsl::infer::infer;
+use mlc_dsl::ir::build::BuildError;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Dim};
 use mlc_dsl::shown;
+use mlc_dsl::typing::infer::infer;
 use mlc_weights::{StoredKind, StoredTensor, WeightsError};
 
 /// How the elements of a constant are read.

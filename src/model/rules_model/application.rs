@@ -3,7 +3,7 @@
 use super::output_name;
 use crate::error::{Error, ErrorKind};
 use crate::names;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Program, Type, Value};
 use mlc_dsl::library::{CallId, Callable, Library};
 use mlc_dsl::shown;

@@ -6,13 +6,13 @@ mod extents;
 pub use application::application;
 
 use crate::error::{Error, ErrorKind};
-use mlc_dsl::build::{BuildError, Builder};
-use mlc_dsl::diag::{Code, Diag};
+use mlc_dsl::diagnostics::{Code, Diag};
 use mlc_dsl::expr::ExprKind;
-use mlc_dsl::infer::{is_countable, too_many};
+use mlc_dsl::ir::build::{BuildError, Builder};
 use mlc_dsl::ir::{DType, Extent, Program, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Callable, DTypePattern, Dim, Library};
 use mlc_dsl::shown;
+use mlc_dsl::typing::infer::{is_countable, too_many};
 
 /// Extents of a definition's inputs that its text leaves open.
 pub trait ExtentSource {

@@ -6,10 +6,10 @@ use super::matching::Found;
 use crate::import::broadcast::trailing_axes;
 use mlc_dsl::eval::eval;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
-use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_dsl::onnx::{Apply, Callee};
+use mlc_dsl::typing::infer::infer;
 
 /// What an input expression is.
 pub(crate) enum Core {

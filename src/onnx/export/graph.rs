@@ -3,8 +3,8 @@
 
 use super::kernels::Planned;
 use crate::import::broadcast::trailing_axes;
-use mlc_dsl::canon::Structural;
-use mlc_dsl::functions::{common_shape, moved_extents};
+use mlc_dsl::eval::functions::{common_shape, moved_extents};
+use mlc_dsl::ir::canon::Structural;
 use mlc_dsl::ir::{Attr, Consts, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
 use std::collections::HashMap;

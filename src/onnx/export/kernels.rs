@@ -4,11 +4,11 @@
 //! two: what was chosen together stays together. Views belong to nobody and go with whoever reads or yields them. A loop over
 //! pointwise operators holds nothing together: runtimes join such nodes by themselves, so each stands for itself.
 
-use mlc_dsl::build::BuildError;
+use mlc_dsl::ir::build::BuildError;
+use mlc_dsl::ir::unfold::{Rest, once_by};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::plan::Kernel;
-use mlc_dsl::unfold::{Rest, once_by};
 
 /// A program, and the kernels that compute its nodes.
 pub(crate) struct Planned {

@@ -6,11 +6,11 @@ use super::needs::{Misfit, Need, equality_needs, is_open, number_for};
 use super::read_facts::Positive;
 use super::stage::Answers;
 use super::stage::supposed::Supposed;
-use mlc_dsl::build::Builder;
-use mlc_dsl::infer::{TypeError, infer, undecided_equalities};
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value, may_equal};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Library};
 use mlc_dsl::shape_values::{self, Known, KnownElement};
+use mlc_dsl::typing::infer::{TypeError, infer, undecided_equalities};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 

@@ -3,8 +3,8 @@
 use super::Importer;
 use super::error::ImportError;
 use crate::raw::{RawDim, RawValueInfo};
-use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, Type, Value};
+use mlc_dsl::typing::infer::{is_countable, too_many};
 use mlc_dsl::{shown, told};
 
 impl Importer<'_> {

@@ -82,7 +82,7 @@ impl<'a> Items<'a> {
     /// What may help where no declaration is found.
     pub(crate) fn help(&self, node: &RawNode) -> String {
         let of_domain = self.by_name.keys().filter(|(d, _)| *d == node.domain).map(|(_, n)| *n);
-        let near = mlc_dsl::suggestions::nearest(&node.op_type, of_domain);
+        let near = mlc_dsl::diagnostics::suggestions::nearest(&node.op_type, of_domain);
         let meant = near.iter().map(|n| format!("did you mean `{n}`? Else ")).next();
         format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
     }

@@ -4,13 +4,13 @@
 //! Results are read one step back; what a read says is there before the first step is the state that the scan begins with.
 
 use super::without;
-use mlc_dsl::build::Builder;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read};
-use mlc_dsl::infer::{Application, infer};
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Callable, Library};
 use mlc_dsl::recurrence::Recurrence;
+use mlc_dsl::typing::infer::{Application, infer};
 use mlc_dsl::whole_tensors::{Bounded, Source, Sources, WholeTensors, widths};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

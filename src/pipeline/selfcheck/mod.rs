@@ -240,7 +240,7 @@ impl Check<'_> {
 
     /// A program's plan for the CPU.
     fn plan(&self, program: &Program) -> Plan {
-        mlc_extract::kernel_selection::select_kernels(
+        mlc_extract::kernels::selection::select_kernels(
             program.clone(),
             self.library,
             &cpu(self.library),
@@ -478,7 +478,7 @@ pub fn run(
     threads: usize,
 ) -> Result<Vec<Tensor>, BackendError> {
     let plan =
-        mlc_extract::kernel_selection::select_kernels(program.clone(), library, &cpu(library));
+        mlc_extract::kernels::selection::select_kernels(program.clone(), library, &cpu(library));
     Cpu::new(threads).compile(&plan, library.clone())?.run(inputs)
 }
 

@@ -161,7 +161,7 @@ impl SelfCheck {
                 "; {} left out, as a run takes {:.1e} operations and {}",
                 self.left_out.len(),
                 self.operations,
-                mlc_dsl::message_text::bytes(self.bytes)
+                mlc_dsl::diagnostics::message_text::bytes(self.bytes)
             );
         }
         out

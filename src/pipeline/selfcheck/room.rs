@@ -135,8 +135,8 @@ impl Check<'_> {
         if all > limit {
             return Err(format!(
                 "comparing takes {}, more than {}: {}",
-                mlc_dsl::message_text::bytes(all),
-                mlc_dsl::message_text::bytes(limit),
+                mlc_dsl::diagnostics::message_text::bytes(all),
+                mlc_dsl::diagnostics::message_text::bytes(limit),
                 larger.largest
             ));
         }

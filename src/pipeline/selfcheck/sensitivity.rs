@@ -4,8 +4,8 @@
 use super::verdict::PART;
 use super::{Check, InputSet, beside, moved};
 use crate::error::Error;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::ExprKind;
-use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_verify::random_inputs::Random;

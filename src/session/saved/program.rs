@@ -2,10 +2,10 @@
 
 use super::extents::{SavedAttr, SavedType};
 use itertools::Itertools;
-use mlc_dsl::infer::{infer, mismatch};
 use mlc_dsl::ir::{ConstId, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{self, Kernel, Plan};
+use mlc_dsl::typing::infer::{infer, mismatch};
 use serde::{Deserialize, Serialize};
 
 /// A value: its node and which output.

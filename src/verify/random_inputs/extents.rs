@@ -1,9 +1,9 @@
 //! Extents for the symbols of a program: small, different from each other, and such that the conditions of its operators hold.
 
 use super::extent_sets::ExtentSet;
-use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, Extent, Node, NodeKind, Program, Type};
 use mlc_dsl::library::Library;
+use mlc_dsl::typing::infer::{TypeError, infer};
 use std::collections::{BTreeSet, HashMap};
 
 /// Values of symbols.

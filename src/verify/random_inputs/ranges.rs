@@ -4,8 +4,8 @@
 //! difference or a product, each gets a part of the range. Neither exact nor complete: unknown constructs impose no range.
 //! Never refers to an operator by name.
 
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Monoid, UnaryOp};
-use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Extent, Node, NodeKind, Program, Value};
 use mlc_dsl::library::{CallKind, DTypePattern, Library, OpClass};
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ impl Range {
 }
 
 /// The least and the largest number of each input whose elements decide what is read. `known` tells extents.
-pub(super) fn ranges(
+pub(crate) fn ranges(
     program: &Program,
     library: &Library,
     known: &dyn Fn(&Extent) -> Option<i64>,

@@ -35,7 +35,7 @@ fn library(folders: &[&str], extra: &str) -> Library {
     for d in &diags {
         let s = &library.sources[d.source as usize];
         let one = std::slice::from_ref(&d.diag);
-        eprintln!("{}", mlc_dsl::diag::render(one, &s.name, &s.text, false));
+        eprintln!("{}", mlc_dsl::diagnostics::render(one, &s.name, &s.text, false));
     }
     assert!(diags.iter().all(|d| (d.source as usize) < known), "the test's own text is unsound");
     library

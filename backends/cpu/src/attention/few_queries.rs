@@ -4,7 +4,7 @@
 
 use super::{Attention, TILE};
 use crate::gemm::Matrix;
-use crate::threads::SharedSlice;
+use crate::runtime::threads::SharedSlice;
 use mlc_vector::strided_rows::{MOST, Rows, add_weighed};
 use std::ops::Range;
 

@@ -5,14 +5,14 @@
 //! "FlashAttention", 2022). The bits of a row depend on the keys only, never on how rows are divided into tasks.
 //! Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
 
-use crate::buffer::with_scratch;
 use crate::gemm::Matrix;
 use crate::gemm::PackedBlock;
 use crate::gemm::halves::RightPanels;
 use crate::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
-use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
 use crate::layout::{Layout, odometer};
-use crate::threads::SharedSlice;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::rows::{Weighed, weigh};
 use mlc_vector::simd;

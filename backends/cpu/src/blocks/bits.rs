@@ -3,8 +3,8 @@
 use super::bytes::LONGEST;
 use super::panels::{BlockPanels, Form, Offset, Row};
 use super::{BlockProduct, Packer};
-use crate::launch::{Launch, LaunchOperand, LaunchSite};
 use crate::layout::Layout;
+use crate::runtime::launch::{Launch, LaunchOperand, LaunchSite};
 use mlc_dsl::ir::DType;
 
 /// What is taken off numbers of eight bits so that they are signed.

@@ -152,8 +152,8 @@ fn narrow_group(data: &[u32], x: &[i8]) -> [i32; LANES] {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::super::panels::Offset;
     use super::*;
+    use crate::blocks::panels::Offset;
     use std::arch::x86_64::*;
 
     /// Words of sixteen rows whose products with bytes add up to no more than 16 bits: 15 times 127, twice for each half of their bytes.
@@ -321,8 +321,8 @@ mod x86 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::panels::{Offset, Row};
     use super::*;
+    use crate::blocks::panels::{Offset, Row};
 
     fn panels(form: Form, groups: usize) -> BlockPanels {
         let depth = groups * form.group;

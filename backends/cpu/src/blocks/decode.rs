@@ -3,9 +3,9 @@
 use super::formats::Format;
 use super::panels::{BlockPanels, LANES};
 use super::row_starts;
-use crate::convert::int_at;
-use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::layout::odometer;
+use crate::pointwise::convert::int_at;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 use std::ops::Range;

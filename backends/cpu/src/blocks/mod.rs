@@ -17,13 +17,13 @@ pub use bits::{
 pub use decode::{make as numbers, rows as chosen_rows};
 pub use panels::BlockPanels;
 
-use super::buffer::with_scratch;
 use super::gemm::pack::panels as right_panels;
 use super::gemm::{Finish, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
-use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{Layout, odometer};
-use super::packed_constants::Pack;
-use super::threads::SharedSlice;
+use super::runtime::buffer::with_scratch;
+use super::runtime::launch::{Array, Context, Launch, LaunchSite};
+use super::runtime::threads::SharedSlice;
+use super::runtime::weight_cache::Pack;
 use formats::Format;
 use mlc_dsl::ir::DType;
 use panels::LANES;

@@ -3,7 +3,7 @@
 //!
 //! A row's number is its scale times what is stored, and less or more. Sums of whole groups are scaled, never single numbers.
 
-use crate::buffer::Buffer;
+use crate::runtime::buffer::Buffer;
 use mlc_vector::arrays::array;
 use std::ops::Range;
 

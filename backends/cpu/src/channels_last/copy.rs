@@ -1,9 +1,9 @@
 //! Copies of images whose channels change places.
 
-use crate::fused::Copy;
 use crate::gemm::pack::transpose_into;
-use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
-use crate::threads::SharedSlice;
+use crate::pointwise::fused::Copy;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 

@@ -3,11 +3,11 @@
 
 use super::Channels;
 use super::windows::Windows;
-use crate::buffer::with_scratch;
 use crate::gemm::{Finish, PackedFilters};
-use crate::launch::{Array, Context, Launch};
-use crate::packed_constants::Pack;
-use crate::threads::SharedSlice;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::threads::SharedSlice;
+use crate::runtime::weight_cache::Pack;
 use mlc_vector::tile::{self, Groups, Target, WindowLine, WindowRows, shape};
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use super::conv::as_pointers;
 use super::depthwise::Depthwise;
 use super::windows::Windows;
-use crate::buffer::with_scratch;
-use crate::launch::{Array, Context, Launch, LaunchSite, Maker};
-use crate::threads::{SharedSlice, Threads};
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 use mlc_vector::math::maximum;

@@ -4,8 +4,8 @@
 use super::conv::BLOCK;
 use super::windows::Windows;
 use crate::gemm::{Finish, GemmSizes, Left, PackedRight, Product, Right, gemm};
-use crate::launch::{Array, Context, Launch};
-use crate::packed_constants::{Pack, PackedConstants, Part};
+use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::weight_cache::{Pack, PackedConstants, Part};
 use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 

@@ -3,12 +3,12 @@
 
 use super::conv::Conv;
 use super::windows::Windows;
-use crate::buffer::with_scratch;
+use crate::conv::window::Window;
 use crate::gemm::{Finish, PackedFilters};
-use crate::launch::{Array, Context, Launch, LaunchSite};
-use crate::packed_constants::{Pack, Taps};
-use crate::threads::SharedSlice;
-use crate::window::Window;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::threads::SharedSlice;
+use crate::runtime::weight_cache::{Pack, Taps};
 use mlc_dsl::ir::DType;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Where the windows of an image with its channels last read.
 
+use crate::conv::window::Window;
 use crate::gemm::Matrix;
-use crate::launch::LaunchSite;
 use crate::layout::Layout;
-use crate::window::Window;
+use crate::runtime::launch::LaunchSite;
 use mlc_vector::tile::{Piece, WindowLine, has_row};
 use std::ops::Range;
 

@@ -10,12 +10,12 @@
 use super::Channels;
 use super::conv::as_pointers;
 use super::windows::Windows;
-use crate::buffer::with_scratch;
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedFilters};
-use crate::launch::{Array, Context, Launch};
-use crate::packed_constants::Pack;
-use crate::threads::SharedSlice;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::threads::SharedSlice;
+use crate::runtime::weight_cache::Pack;
 use mlc_vector::arrays::array;
 use mlc_vector::steps::NONE;
 use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape};

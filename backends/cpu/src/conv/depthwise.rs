@@ -1,11 +1,11 @@
 //! Convolutions of every channel by itself: a stencil over padded frames, finished while a channel is in the cache. f32.
 
 use super::bytes_of;
-use crate::buffer::with_scratch;
+use crate::conv::padded_frame::{PaddedFrame, SLACK};
+use crate::conv::window::Window;
 use crate::gemm::Finish;
-use crate::launch::{Array, Context, Launch};
-use crate::padded_frame::{PaddedFrame, SLACK};
-use crate::window::Window;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch};
 use mlc_vector::planes::{self, Bounds, PlaneShape};
 
 /// Most taps: with more, sums over rows of products would be faster.

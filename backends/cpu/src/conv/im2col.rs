@@ -1,9 +1,9 @@
 //! The windows of an image as columns of a matrix, packed block by block and never stored whole.
 
+use crate::conv::padded_frame::{PaddedFrame, RowRun, pack_lines};
+use crate::conv::window::Window;
 use crate::gemm::ImplicitColumns;
 use crate::gemm::pack::panels;
-use crate::padded_frame::{PaddedFrame, RowRun, pack_lines};
-use crate::window::Window;
 use mlc_vector::tile;
 use std::ops::Range;
 

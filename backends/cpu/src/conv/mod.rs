@@ -3,24 +3,26 @@
 //! Matrix products that read the input where it lies in padded frames, or an implicit im2col where vectors along a row would
 //! be mostly empty; a stencil for depthwise convolutions.
 
-use super::buffer::with_scratch;
 use super::channels_last;
 use super::gemm::direct::{DirectProduct, Rows, direct, pays};
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
-use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
-use super::packed_constants::{Pack, Part};
-use super::padded_frame::{PaddedFrame, SLACK};
-use super::window::{MAX_SPATIAL, Window};
+use super::runtime::buffer::with_scratch;
+use super::runtime::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
+use super::runtime::weight_cache::{Pack, Part};
 use depthwise::Depthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
 use mlc_vector::tile::{LineTable, shape};
+use padded_frame::{PaddedFrame, SLACK};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use window::{MAX_SPATIAL, Window};
 
 mod depthwise;
 mod im2col;
+pub(crate) mod padded_frame;
 pub mod transposed;
+pub(crate) mod window;
 
 /// A convolution with known shapes.
 struct Conv {

@@ -1,11 +1,11 @@
 //! The transpose of a convolution, f32: products with the transposed weights, scattered back and added.
 
 use super::bytes_of;
-use crate::buffer::with_scratch;
+use crate::conv::window::{MAX_SPATIAL, Window};
 use crate::gemm::{Finish, GemmSizes, Left, Matrix, Product, Right, gemm};
-use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::layout::Layout;
-use crate::window::{MAX_SPATIAL, Window};
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
 use mlc_dsl::ir::DType;
 
 /// The transpose of a convolution: products with the transposed weights, scattered back and added.

@@ -5,7 +5,7 @@
 
 use super::pack::block_depth;
 use super::{BLOCK_ROWS, Finish, GemmSizes, PackedLeft, cut, share};
-use crate::threads::{SharedSlice, Threads};
+use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_vector::tile::{self, LineTable, Panels, Part, Right, Target, shape};
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 //! Panels are held so only if these floats are all of their elements, so that a product has the bits that it has in f32.
 
 use super::pack::Matrix;
-use crate::threads::Threads;
+use crate::runtime::threads::Threads;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;

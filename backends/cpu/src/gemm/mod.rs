@@ -9,9 +9,9 @@ pub mod halves;
 pub mod pack;
 mod skinny;
 
-use crate::buffer::with_scratch;
-use crate::launch::Context;
-use crate::threads::{SharedSlice, Threads};
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::Context;
+use crate::runtime::threads::{SharedSlice, Threads};
 use halves::RightPanels;
 use mlc_vector::simd::{VectorLevel, level};
 pub use mlc_vector::steps::Chain;

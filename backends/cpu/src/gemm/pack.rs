@@ -4,9 +4,9 @@
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
 use super::halves::{self, RightPanels};
-use crate::buffer::{Buffer, Floats, with_scratch};
-use crate::convert::narrow;
-use crate::threads::{SharedSlice, Threads};
+use crate::pointwise::convert::narrow;
+use crate::runtime::buffer::{Buffer, Floats, with_scratch};
+use crate::runtime::threads::{SharedSlice, Threads};
 use half::slice::HalfBitsSliceExt;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;

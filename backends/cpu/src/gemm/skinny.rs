@@ -4,8 +4,8 @@
 
 use super::pack::{block_depth, pack_right};
 use super::{Finish, GemmSizes, Left, Matrix, Product, Right};
-use crate::buffer::with_scratch;
-use crate::threads::{SharedSlice, Threads};
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
 use mlc_vector::steps::NONE;

@@ -1,13 +1,13 @@
 //! Products of matrices of bytes: rows are unsigned, columns signed and packed, once if they are constant.
 
 use super::dot::{COLUMNS, LANES, ROWS, Rows, Signed, Start, tile};
-use super::finish::Finish;
+use super::epilogue::Finish;
 use super::pack::{ByteMatrix, PackedBytes, groups, total};
 use super::{block_columns, is_zero_point, shift, vector};
-use crate::buffer::with_scratch;
-use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::layout::odometer;
-use crate::packed_constants::Pack;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::weight_cache::Pack;
 use std::sync::Arc;
 
 /// A batch of products with known shapes.
@@ -193,7 +193,7 @@ impl MatMul {
     ) {
         #[cfg(target_arch = "x86_64")]
         if let Some((steps, out)) = finish.steps() {
-            use super::vnni;
+            use super::dot::vnni;
             let first = p.rows.bytes.as_ptr();
             let row = |r: usize| first.wrapping_add(r * p.rows.stride);
             for block in rows.clone().step_by(BLOCK) {

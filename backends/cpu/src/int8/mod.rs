@@ -3,34 +3,23 @@
 //! One side is unsigned and the other signed in the tiles: a side of the other kind is shifted by 128, and so is its zero point. Zero points
 //! enter by sums over rows and columns, never element by element. Sums wrap, so results are those of the definition, bit for bit.
 
+mod channels_last;
 mod conv;
-mod depthwise;
 mod dot;
-mod finish;
-mod follow;
-mod frame;
-mod last;
-mod last_depthwise;
+mod epilogue;
 mod matmul;
-#[cfg(target_arch = "aarch64")]
-mod neon;
 mod pack;
-mod plain;
 mod pool;
-mod steps;
-mod turn;
-#[cfg(target_arch = "x86_64")]
-mod vnni;
 
+pub use channels_last::make as conv_channels_last;
 pub use conv::make as conv;
-pub use last::make as conv_channels_last;
+pub use conv::transpose::{make_first as channels_first, make_last as channels_last};
 pub use matmul::make as matmul;
 pub use pack::PackedBytes;
 pub use pool::{make as maxpool, make_channels_last as maxpool_channels_last};
-pub use turn::{make_first as channels_first, make_last as channels_last};
 
-use super::launch::{Array, LaunchOperand};
 use super::layout::Layout;
+use super::runtime::launch::{Array, LaunchOperand};
 use mlc_dsl::ir::DType;
 
 /// Bytes of the columns of a block that are computed together: they stay in the second-level cache.

@@ -1,9 +1,9 @@
 //! The largest bytes of windows, in both layouts of images.
 
-use crate::buffer::with_scratch;
 use crate::channels_last::{Windows, each_window};
-use crate::launch::{Array, Context, Launch, LaunchSite};
-use crate::window::Window;
+use crate::conv::window::Window;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;

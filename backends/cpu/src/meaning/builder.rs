@@ -8,7 +8,7 @@ use super::machine::TILE;
 use super::walk::{Axis, Walk, slots};
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::source::MAX_RANK;
-use mlc_backends::reference::affine_visitor::AffineVisitor;
+use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::{Affine, Slot};
 
 /// A block whose instructions are collected.

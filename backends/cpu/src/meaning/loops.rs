@@ -3,9 +3,9 @@
 use super::code::{Join, Mode, Reduce};
 use super::machine::{Fault, Machine, Sources, TILE, by_class, fill_with, part};
 use super::tiles::{self, Joined};
-use crate::buffer::Buffer;
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::ops::{Tile, map1};
+use crate::runtime::buffer::Buffer;
 
 impl Machine {
     /// Joins the terms of elements; whether they are one for all.

@@ -12,13 +12,13 @@ use super::walk::{Axis, Walk};
 use crate::pointwise::Unary;
 use crate::pointwise::code::{RegisterClass as Class, class};
 use mlc_backends::reference::RealOp;
-use mlc_backends::reference::affine::combine;
-use mlc_backends::reference::affine_visitor::AffineVisitor;
+use mlc_backends::reference::accelerated::affine::combine;
+use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
+use mlc_backends::reference::accelerated::rows::merge;
+use mlc_backends::reference::code::compile::{Body, MeaningCode};
 use mlc_backends::reference::code::{Affine, Int, Quantifier, Read, Real, Sign, Slot, Truth};
-use mlc_backends::reference::compile::{Body, MeaningCode};
-use mlc_backends::reference::row_evaluation::merge;
 use mlc_backends::reference::scalar::{Cmp, IntOp};
-use mlc_dsl::functions::Function;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::DType;
 use mlc_dsl::plan::Alive;
 

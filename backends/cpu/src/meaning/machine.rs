@@ -6,10 +6,10 @@
 use super::code::{Block, Cast, Imm, Instr, Program, Step, Val};
 use super::tiles;
 use super::walk::Walk;
-use crate::buffer::Buffer;
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::ops::{self, Tile, map1};
 use crate::pointwise::store;
+use crate::runtime::buffer::Buffer;
 use bytemuck::Pod;
 use mlc_backends::reference::code::Sign;
 use mlc_dsl::ir::DType;

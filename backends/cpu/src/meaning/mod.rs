@@ -14,16 +14,17 @@ mod reads;
 mod tiles;
 mod walk;
 
-use super::buffer::Buffer;
-use super::fallback::ReferenceFallback;
-use super::launch::{Array, Context, Launch};
 use super::pointwise::{ElementSource, strided_copy};
+use super::runtime::buffer::Buffer;
+use super::runtime::fallback::ReferenceFallback;
+use super::runtime::launch::{Array, Context, Launch};
 use code::Program;
 use lower::{Held, Source};
 use machine::{Fault, Machine, Sources, TILE};
+use mlc_backends::reference::accelerated::{contract, tables};
 use mlc_backends::reference::code::Slot;
-use mlc_backends::reference::code_cache::compiled;
-use mlc_backends::reference::{Elements, Engine, contract, tables};
+use mlc_backends::reference::code::cache::compiled;
+use mlc_backends::reference::{Elements, Engine};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallKind, Callable};
 use mlc_dsl::plan::Alive;
@@ -285,7 +286,7 @@ fn dense<'a>(a: &Array<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
             strided_copy::<$t>(&source, a.typed(), 0, bytemuck::cast_slice_mut(to.bytes_mut()))
         };
     }
-    super::convert::by_size!(a.dtype, go);
+    super::pointwise::convert::by_size!(a.dtype, go);
     Ok(to.bytes())
 }
 

@@ -6,7 +6,7 @@ use crate::pointwise::Unary;
 use crate::pointwise::code::RegisterClass as Class;
 use mlc_backends::reference::code::{Real, Sign};
 use mlc_backends::reference::scalar::{Cmp, IntOp};
-use mlc_dsl::functions::Function;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::DType;
 
 /// True of what is computed from elements: another type of float may tell it apart from what it is compared with.

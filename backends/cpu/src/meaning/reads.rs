@@ -4,9 +4,9 @@ use super::code::{Gather, Imm, Instr, Load, Outside};
 use super::elements;
 use super::machine::{Fault, Machine, Sources, TILE, fill_with, part};
 use super::walk::{Axis, inside};
-use crate::buffer::Buffer;
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::ops::Tile;
+use crate::runtime::buffer::Buffer;
 use mlc_backends::reference::code::Affine;
 use mlc_vector::simd;
 

@@ -4,7 +4,7 @@ use crate::pointwise::source::runs;
 use bytemuck::Pod;
 use mlc_backends::reference::code::{Affine, Slot};
 
-pub(super) use mlc_backends::reference::row_evaluation::Axis;
+pub(super) use mlc_backends::reference::accelerated::rows::Axis;
 
 /// A walk over a space, outermost axis first; axes that it steps through evenly are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,7 +153,7 @@ pub fn run<S: Pod, D: Copy>(
 
 /// The steps `j` of a run with `0 <= at + j * step < n`, as a range.
 pub fn inside(at: i64, step: i64, n: i64, len: usize) -> (usize, usize) {
-    mlc_backends::reference::row_evaluation::inside(at, step, n, len)
+    mlc_backends::reference::accelerated::rows::inside(at, step, n, len)
 }
 
 /// The variables of a space.

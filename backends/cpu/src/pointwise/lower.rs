@@ -3,8 +3,8 @@
 //! Reads meanings only; what it does not support it declines, and the reference interpreter computes that operator instead.
 
 use super::code::{Binary, CodeBuilder, Compare, Imm, Op, Ref, RegisterClass, Unary, class};
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
-use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallKind, Callable};
 

@@ -6,7 +6,7 @@
 use super::code::{Dst, Instr, Op, Ref, RegisterClass, RegisterCode, class};
 use super::ops::{self, Tile};
 use super::source::{ElementSource, load, load_float, store, store_cut};
-use crate::buffer::with_scratch;
+use crate::runtime::buffer::with_scratch;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;

@@ -1,7 +1,7 @@
 //! Fuses pointwise nodes into one launch.
 
 use super::{Location, Resolver};
-use crate::fused::Map;
+use crate::pointwise::fused::Map;
 use crate::pointwise::{CodeBuilder, ElementSource, Fused, Ref, lower};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Value};

@@ -3,7 +3,7 @@
 //! Where only some kernels differ from those of other extents, no other is touched: they are in no cache when a run begins.
 
 use super::{Location, PreparedKernel, Resolver, TempId};
-use mlc_dsl::arena;
+use mlc_dsl::plan::arena;
 use mlc_dsl::plan::{Home, Room};
 use std::sync::Arc;
 

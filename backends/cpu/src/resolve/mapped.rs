@@ -2,7 +2,7 @@
 
 use super::Resolver;
 use crate::graph::Group;
-use crate::map_reduce::MapReduce;
+use crate::reduction::map_reduce::MapReduce;
 use crate::registry;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, NodeId};

@@ -4,21 +4,22 @@
 //! step has several passes. What reads only constants is computed here, once. If the inputs are given as well, everything is: this is
 //! how programs run whose shapes depend on data.
 
-use super::fused::Copy;
 use super::graph::{Group, KernelGraph, broken};
-use super::launch::{Epilogue, Launch, LaunchOperand, LaunchSite, Maker};
+use super::half_precision;
 use super::layout::{Layout, PerAxis};
-use super::packed_constants::PackedConstants;
+use super::pointwise::fused::Copy;
 use super::registry::{Implementation, Native};
-use super::threads::Threads;
-use super::{buffer::aligned, half_precision};
+use super::runtime::buffer::aligned;
+use super::runtime::launch::{Epilogue, Launch, LaunchOperand, LaunchSite, Maker};
+use super::runtime::threads::Threads;
+use super::runtime::weight_cache::PackedConstants;
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
-use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::layout::strided_views::{self, Viewed};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Memory, PlannedBuffer};
-use mlc_dsl::strided_views::{self, Viewed};
+use mlc_dsl::typing::infer::{TypeError, infer};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! Passes: one launch with what it reads and writes, or its results if it depends only on constants.
 
 use super::{Location, NEEDS_DATA, Output, Pass, Resolver, Storage, TempId, room};
-use crate::buffer::Buffer;
-use crate::fallback;
+use crate::data_movement::lines::Lines;
 use crate::graph::broken;
-use crate::launch::{Array, Context, Epilogue, Launch};
 use crate::layout::Layout;
-use crate::lines::Lines;
 use crate::meaning::Meaning;
+use crate::runtime::buffer::Buffer;
+use crate::runtime::fallback;
+use crate::runtime::launch::{Array, Context, Epilogue, Launch};
 use bytes::Bytes;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};

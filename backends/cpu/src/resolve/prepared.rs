@@ -1,8 +1,8 @@
 //! What is launched for a kernel, and when that can be launched again: a kernel is prepared for what it reads and the values of the symbols that
 //! occur in it, whatever the extents of the rest of the program.
 
-use crate::launch::{Epilogue, Launch};
 use crate::layout::Layout;
+use crate::runtime::launch::{Epilogue, Launch};
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::plan::PlannedBuffer;
 use rustc_hash::{FxHashMap, FxHasher};

@@ -7,8 +7,8 @@ use crate::layout::{Layout, PerAxis};
 use crate::registry::is_alike_anywhere;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{NodeId, Value};
+use mlc_dsl::layout::strided_views::{self, Viewed};
 use mlc_dsl::plan::Room;
-use mlc_dsl::strided_views::{self, Viewed};
 
 impl Resolver<'_> {
     /// The number of the room that an input has.

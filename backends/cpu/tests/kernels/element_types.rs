@@ -5,7 +5,7 @@ use mlc_backends::Backend;
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Attr, DType, Program, Tensor, Value};
 use mlc_dsl::plan::{Kernel, Plan};
-use mlc_extract::target::{MEANING, REFERENCE};
+use mlc_extract::cost::target::{MEANING, REFERENCE};
 
 const HALVES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];

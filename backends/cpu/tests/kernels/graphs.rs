@@ -4,7 +4,7 @@ use super::support::*;
 use mlc_backends::{Backend, BackendError};
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type, Value};
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 
 fn linear(c: &mut Case<'_>, x: Value, out: usize) -> Value {
     let shape = c.shape(x);

@@ -4,11 +4,11 @@ use super::support::texts;
 use mlc_backends::Backend;
 use mlc_backends::reference::Reference;
 use mlc_cpu::Cpu;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use std::sync::{Arc, OnceLock};
 
 /// One operator for each form that code has.

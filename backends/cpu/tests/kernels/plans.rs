@@ -5,7 +5,7 @@ use mlc_backends::{Backend, BackendError};
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Attr, DType, NodeId, Program, Tensor, Value};
 use mlc_dsl::plan::{Home, Kernel, Plan, Role, faults};
-use mlc_extract::work::Works;
+use mlc_extract::cost::work::Works;
 
 /// A product with bias, activation and residual, a normalisation, and a reduction of a square, seen as a row.
 fn program() -> (Program, Vec<mlc_dsl::ir::Tensor>) {

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use mlc_backends::reference::{Precision, Reference};
 use mlc_backends::{Backend, BackendError};
 use mlc_cpu::Cpu;
-use mlc_dsl::build::Builder;
+use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Consts, DType, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::kernel_selection::select_kernels;
+use mlc_extract::kernels::selection::select_kernels;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 

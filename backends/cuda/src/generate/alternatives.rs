@@ -1,9 +1,9 @@
 //! What libraries may compute in place of the launches of a stage.
 
-use super::convolutions::Convolved;
 use super::emit::Emitter;
 use super::kernel::{KernelProgram, known};
-use super::matrices::Matrices;
+use super::product::convolutions::Convolved;
+use super::product::matrices::Matrices;
 use super::stages::{Shape, Stage};
 use super::{Generator, bytes_of, take};
 use crate::alternative::{Alternative, Copied, Work};

@@ -3,11 +3,13 @@
 use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, side_by_side, widest};
 use super::kernel::KernelProgram;
 use super::product::Product;
+use super::product::{factor, tiled};
+use super::reduction::split;
+use super::reduction::vectorized::Wide;
+use super::reduction::windows::Windows;
 use super::stages::{Shape, Stage};
-use super::turned::Turned;
-use super::wide::Wide;
-use super::windows::Windows;
-use super::{THREADS, factor, one_pass, spelling, split, tiles};
+use super::tiled_transpose::Turned;
+use super::{THREADS, flash_attention, spelling};
 use mlc_dsl::ir::{DType, Value};
 
 /// Stores an element of the result.
@@ -47,9 +49,12 @@ pub fn body(
             };
             Some(elements(e, v, dtype, &shape, Some(&whole)))
         }
-        Shape::OnePass(product) | Shape::Keys(product, _) => {
-            one_pass::write(e, kernel, *product, &one_pass::Target { value: v, store: &put })
-        }
+        Shape::OnePass(product) | Shape::Keys(product, _) => flash_attention::write(
+            e,
+            kernel,
+            *product,
+            &flash_attention::Target { value: v, store: &put },
+        ),
         Shape::Split(split) => Some(split::write(e, (v, dtype), &shape, split)),
         Shape::Scan(scan) => scan.write(e, kernel, v, &shape),
         Shape::Rows(axes) => Some(rows(e, kernel, v, &shape, axes)),
@@ -75,7 +80,7 @@ fn tiles(
     };
     let blocks = match &p.thin {
         Some(thin) => thin.write(e, &p, part, &mut store),
-        None => tiles::write(e, &p, part, &mut store),
+        None => tiled::write(e, &p, part, &mut store),
     };
     Some((blocks, factor::THREADS))
 }

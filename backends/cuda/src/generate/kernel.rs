@@ -2,24 +2,24 @@
 //!
 //! Definitions are unfolded, views that have no memory of their own are computed where they are read.
 
-use super::super::launch::Place;
 use super::merged::Merge;
 use super::procedures::{self, Procedure};
-use super::spread::Spread;
+use super::product::warpgroups::Warpgroups;
+use super::recurrent::persistent::Spread;
 use super::stages::variable;
-use super::warpgroups::Warpgroups;
+use crate::launch::Place;
 use mlc_backends::BackendError;
-use mlc_backends::reference::affine::placed;
+use mlc_backends::reference::accelerated::affine::placed;
+use mlc_backends::reference::code::cache::compiled;
+use mlc_backends::reference::code::compile::{Body, MeaningCode};
 use mlc_backends::reference::code::{Int, Real};
-use mlc_backends::reference::code_cache::compiled;
-use mlc_backends::reference::compile::{Body, MeaningCode};
 use mlc_backends::reference::{Engine, code};
-use mlc_dsl::build::Builder;
-use mlc_dsl::canon::Sink;
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::canon::Sink;
+use mlc_dsl::ir::unfold::unfold;
 use mlc_dsl::ir::{Attr, ConstId, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
-use mlc_dsl::unfold::unfold;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Where the values of a plan are stored.

@@ -4,9 +4,9 @@
 //! A launch becomes a phase: a function whose blocks the blocks of the grid take in turns. All blocks of the grid must be on the device at
 //! once, so there are no more of them than fit. Phases keep nothing but memory: what one writes the next one reads from there.
 
-use super::super::alternative::Kind;
-use super::super::launch::{Argument, Launch, Launches, SharedArray};
 use super::WAIT;
+use crate::alternative::Kind;
+use crate::launch::{Argument, Launch, Launches, SharedArray};
 
 /// When the launches of a run are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

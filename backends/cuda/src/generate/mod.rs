@@ -5,42 +5,18 @@
 
 mod alternatives;
 mod body;
-mod choices;
-mod convolutions;
-mod elimination;
 mod emit;
-mod epilogue;
-mod factor;
-mod gelu_tanh;
-mod in_memory;
+mod flash_attention;
 mod kernel;
-mod matrices;
 mod merged;
-mod one_pass;
-mod places;
 mod procedures;
 mod product;
 mod ranges;
 mod recurrent;
-mod regions;
-mod scan;
+mod reduction;
 mod spelling;
-mod split;
-mod split_k;
-mod spread;
 mod stages;
-mod steps;
-mod tensor;
-mod thin;
-mod tile;
-mod tiles;
-mod tiling;
-mod trees;
-mod turned;
-mod unaligned;
-mod warpgroups;
-mod wide;
-mod windows;
+mod tiled_transpose;
 
 use super::launch::{Argument, Launch, Launches, Place, Port, Variant};
 use mlc_backends::BackendError;
@@ -55,11 +31,11 @@ use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
 use product::Product;
-pub use spread::Spread;
+use product::tile_config::Tiling;
+pub use product::warpgroups::Warpgroups;
+pub use recurrent::persistent::Spread;
 use stages::{Shape, Stage};
 use std::collections::{BTreeSet, HashMap};
-use tiling::Tiling;
-pub use warpgroups::Warpgroups;
 
 /// Values in memory begin at a multiple of so many bytes.
 const ALIGNED: u64 = 256;
@@ -267,7 +243,7 @@ impl<'a> Generator<'a> {
             KernelProgram::new(self.plan, self.library, stored, inside, outputs, (tuning, turned))
         };
         let as_it_is = kernel(&BTreeSet::new())?;
-        let turned = unaligned::weights(&as_it_is);
+        let turned = product::unaligned::weights(&as_it_is);
         let kernel = if turned.is_empty() { as_it_is } else { kernel(&turned)? };
         let first = self.out.nodes.len();
         for node in &kernel.program.nodes {

@@ -1,8 +1,8 @@
 //! Between which numbers the elements of integers lie, as far as types, constants and arithmetic tell: never closer than they do.
 
 use super::kernel::KernelProgram;
+use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int};
-use mlc_backends::reference::compile::Body;
 use mlc_backends::reference::scalar::IntOp;
 use mlc_dsl::ir::Value;
 

@@ -2,7 +2,7 @@
 
 use mlc_backends::reference::code::{Affine, Sign};
 use mlc_backends::reference::scalar::{Cmp, IntOp, Monoid, RealOp, highest, lowest};
-use mlc_dsl::functions::Function;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::DType;
 
 /// The type of elements in memory.

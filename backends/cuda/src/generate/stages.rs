@@ -3,16 +3,16 @@
 //! A value that takes loops is computed where it is read, as far as one of three shapes of loop allows it: the tiles of a
 //! product, a row of elements for each block, or an element for each thread. Otherwise it is a stage of its own, and is read from memory.
 
-use super::super::launch::Place;
 use super::emit::Emitter;
+use super::flash_attention::OnePass;
 use super::kernel::KernelProgram;
-use super::one_pass::OnePass;
 use super::procedures::Known;
 use super::product::{Contraction, Product};
-use super::scan::Scan;
-use super::split::{FEW, Split};
-use super::wide::Wide;
-use super::windows::Windows;
+use super::reduction::scan::Scan;
+use super::reduction::split::{FEW, Split};
+use super::reduction::vectorized::Wide;
+use super::reduction::windows::Windows;
+use crate::launch::Place;
 use mlc_backends::reference::code::{Affine, Int, Slot};
 use mlc_dsl::ir::{NodeId, Value};
 use std::collections::BTreeSet;

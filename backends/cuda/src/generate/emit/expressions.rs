@@ -1,9 +1,9 @@
 //! Expressions and statements for the code of one node.
 
 use super::{Emitter, coordinates, parts_name, reads_slots, touch};
-use crate::generate::in_memory::or_number;
+use crate::generate::product::in_memory::or_number;
 use crate::generate::spelling::{self as spell, Kind};
-use mlc_backends::reference::affine_visitor::AffineVisitor;
+use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::{
     Affine, Int, Quantifier, Read, Real, Reduce, Sign, Slot, Truth,
 };

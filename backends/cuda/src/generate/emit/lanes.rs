@@ -3,7 +3,7 @@
 //! Only accesses whose alignment follows from extents and strides are combined; all others stay one element each.
 
 use super::{Emitter, coordinates};
-use crate::generate::in_memory::InMemory;
+use crate::generate::product::in_memory::InMemory;
 use crate::generate::spelling as spell;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};

@@ -2,9 +2,9 @@
 
 use super::expressions::Scope;
 use super::{Emitter, linear, offset_of};
-use crate::generate::in_memory::InMemory;
+use crate::generate::product::in_memory::InMemory;
 use crate::generate::spelling::{self as spell, Kind};
-use mlc_backends::reference::affine::combine;
+use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::code::{Affine, Int};
 use mlc_dsl::ir::{DType, Value};
 

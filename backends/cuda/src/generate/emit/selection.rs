@@ -3,9 +3,9 @@
 
 use super::{Emitter, linear, offset_read};
 use crate::generate::spelling::{self as spell, Kind};
-use mlc_backends::reference::affine::combine;
+use mlc_backends::reference::accelerated::affine::combine;
+use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Sign, Slot, Truth};
-use mlc_backends::reference::compile::Body;
 use mlc_backends::reference::scalar::Cmp;
 use mlc_dsl::ir::Value;
 use std::collections::HashMap;

@@ -1,0 +1,135 @@
+//! Copies whose lines are picked element by element: views with short inner axes, and operators whose every element is one of their
+//! operand's, at a place that each axis decides by itself.
+
+use crate::layout::{Layout, coalesce, dense_strides};
+use crate::runtime::launch::{Array, Context, Launch};
+use bytemuck::Pod;
+use mlc_dsl::ir::DType;
+use mlc_vector::picks::Picks;
+use smallvec::{SmallVec, smallvec};
+
+/// Elements that a task should at least have.
+const GRAIN: usize = 1 << 15;
+/// Elements of a line, of inner axes that are shorter.
+const SHORT: usize = 8;
+const ENOUGH: usize = 256;
+const MOST: usize = 4096;
+
+/// Lines by the places of their elements, and where each line begins.
+pub struct Lines {
+    dtype: DType,
+    /// For each outer axis, where each of its indices begins.
+    outer: Vec<Vec<usize>>,
+    picks: Picks,
+    offset: usize,
+}
+
+impl Lines {
+    /// The copy of a view whose inner axes are short; none where it has others, or no elements.
+    pub fn of_view(dtype: DType, layout: &Layout) -> Option<Lines> {
+        let merged = coalesce(&layout.shape, &[&layout.strides]);
+        let (shape, strides) = (&merged.shape, &merged.strides[0]);
+        if shape.len() < 2 || shape[shape.len() - 1] >= SHORT || shape.contains(&0) {
+            return None;
+        }
+        // The lowest element is where all places are counted from.
+        let lowest = |axis: usize| strides[axis].min(0) * (shape[axis] as isize - 1);
+        let offset = (0..shape.len()).fold(layout.offset as isize, |at, a| at + lowest(a));
+        let axes = (0..shape.len()).map(|axis| {
+            let place = |i: usize| (i as isize * strides[axis] - lowest(axis)) as usize;
+            (0..shape[axis]).map(place).collect()
+        });
+        Some(Lines::of_axes(dtype, axes.collect(), usize::try_from(offset).ok()?))
+    }
+
+    /// The copy in which each axis adds its own part to an element's place, for dense operands; `places` are those of all elements,
+    /// of this shape. None if an axis does not decide by itself.
+    pub fn of_places(
+        dtype: DType,
+        shape: &[usize],
+        places: &[usize],
+        offset: usize,
+    ) -> Option<Lines> {
+        let first = *places.first()?;
+        let strides = dense_strides(shape);
+        // Parts are counted from the lowest place along each axis.
+        let mut lowest = vec![0; shape.len()];
+        let mut axes: Vec<Vec<usize>> = vec![];
+        for (axis, &n) in shape.iter().enumerate() {
+            let line = (0..n).map(|i| places[i * strides[axis] as usize]);
+            lowest[axis] = first - line.clone().min()?;
+            axes.push(line.map(|p| p + lowest[axis] - first).collect());
+        }
+        let low = lowest.iter().try_fold(first, |at, l| at.checked_sub(*l))?;
+        let mut index = vec![0; shape.len()];
+        for &place in places {
+            let parts = axes.iter().zip(&index).map(|(axis, &i): (&Vec<usize>, &usize)| axis[i]);
+            if parts.sum::<usize>() + low != place {
+                return None;
+            }
+            for (i, &n) in index.iter_mut().zip(shape).rev() {
+                *i += 1;
+                if *i < n {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Some(Lines::of_axes(dtype, axes, offset + low))
+    }
+
+    /// Axes with the place of each index; the innermost ones become the line.
+    fn of_axes(dtype: DType, mut outer: Vec<Vec<usize>>, offset: usize) -> Lines {
+        let mut line = outer.pop().unwrap_or_else(|| vec![0]);
+        while line.len() < ENOUGH
+            && let Some(axis) = outer.pop_if(|axis| axis.len() * line.len() <= MOST)
+        {
+            line = axis.iter().flat_map(|&a| line.iter().map(move |&p| a + p)).collect();
+        }
+        Lines { dtype, outer, picks: Picks::new(line), offset }
+    }
+
+    fn fill<T: Pod + Send + Sync>(&self, cx: &Context<'_>, from: &[T], out: &mut [T]) {
+        let n = self.picks.len();
+        if out.is_empty() {
+            return;
+        }
+        cx.threads.chunks(out, n, GRAIN, |at, part| {
+            let mut index: SmallVec<[usize; 8]> = smallvec![0; self.outer.len()];
+            let (mut rest, mut start) = (at / n, self.offset);
+            for (i, axis) in index.iter_mut().zip(&self.outer).rev() {
+                *i = rest % axis.len();
+                start += axis[*i];
+                rest /= axis.len();
+            }
+            for line in part.chunks_exact_mut(n) {
+                self.picks.copy(&from[start..], line);
+                for (i, axis) in index.iter_mut().zip(&self.outer).rev() {
+                    start -= axis[*i];
+                    *i = if *i + 1 < axis.len() { *i + 1 } else { 0 };
+                    start += axis[*i];
+                    if *i > 0 {
+                        break;
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl Launch for Lines {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        macro_rules! go {
+            ($t:ty) => {
+                self.fill::<$t>(cx, inputs[0].typed(), bytemuck::cast_slice_mut(outputs[0]))
+            };
+        }
+        crate::pointwise::convert::by_size!(self.dtype, go);
+        Ok(())
+    }
+}

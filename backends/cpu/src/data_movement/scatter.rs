@@ -1,0 +1,198 @@
+//! Kernels that write to computed places: rows in their order, and the numbers of the elements that indices name.
+//!
+//! Rows are written one after another, because a later one may meet what an earlier one left.
+
+use crate::pointwise::convert::by_size;
+use crate::pointwise::{ElementSource, strided_copy};
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use bytemuck::Pod;
+use mlc_dsl::ir::{Attr, DType};
+use mlc_dsl::layout::Layout;
+use mlc_vector::math;
+use mlc_vector::simd;
+
+/// Numbers that a task should at least have.
+const GRAIN: usize = 1 << 14;
+
+/// How a row meets what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meets {
+    Replaces,
+    Add,
+    Mul,
+    Max,
+    Min,
+}
+
+struct Rows {
+    meets: Meets,
+    dtype: DType,
+    x: ElementSource,
+    places: Layout,
+    u: Layout,
+    /// Rows of the target.
+    n: usize,
+    /// Elements of a row.
+    width: usize,
+}
+
+/// Prepares the writing of rows; attribute 0 says how they meet.
+pub fn rows(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [x, i, u] = site.args else { return None };
+    let [(dtype, _)] = site.outputs else { return None };
+    let Attr::Str(word) = site.attrs.first()? else { return None };
+    let meets = match word.as_str() {
+        "none" => Meets::Replaces,
+        "add" => Meets::Add,
+        "mul" => Meets::Mul,
+        "max" => Meets::Max,
+        "min" => Meets::Min,
+        _ => return None,
+    };
+    let is_computed = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
+    if !(is_computed || meets == Meets::Replaces && !dtype.is_small()) || *dtype == DType::Str {
+        return None;
+    }
+    let &[n, width] = x.layout.shape.as_slice() else { return None };
+    if !u.layout.is_dense() || i.layout.rank() != 1 {
+        return None;
+    }
+    let x = ElementSource::of(&x.layout)?;
+    let [places, u] = [i, u].map(|a| a.layout.clone());
+    Some(Box::new(Rows { meets, dtype: *dtype, x, places, u, n, width }))
+}
+
+impl Launch for Rows {
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let [x, i, u] = inputs else { return Err("three operands are written".into()) };
+        let size = self.dtype.size();
+        macro_rules! copy {
+            ($t:ty) => {
+                strided_copy::<$t>(&self.x, x.typed(), 0, bytemuck::cast_slice_mut(outputs[0]))
+            };
+        }
+        by_size!(self.dtype, copy);
+        let places = i.typed::<i64>();
+        for m in 0..self.places.shape[0] {
+            let at = self.places.offset as isize + m as isize * self.places.strides[0];
+            let place = places[at as usize];
+            let row = usize::try_from(place).ok().filter(|p| *p < self.n);
+            let row = row.ok_or_else(|| format!("the place {place} is not below {}", self.n))?;
+            let to = &mut outputs[0][row * self.width * size..][..self.width * size];
+            let from = &u.bytes[(self.u.offset + m * self.width) * size..][..self.width * size];
+            let (meets, rows) = (self.meets, (to, from));
+            match self.dtype {
+                _ if meets == Meets::Replaces => rows.0.copy_from_slice(rows.1),
+                DType::F32 => singles(meets, rows),
+                DType::F64 => doubles(meets, rows),
+                DType::I32 => {
+                    meet(meets, rows, i32::wrapping_add, i32::wrapping_mul, i32::max, i32::min);
+                }
+                _ => meet(meets, rows, i64::wrapping_add, i64::wrapping_mul, i64::max, i64::min),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row of the target meets one that is written to it, by the sums, products, larger and smaller ones of its elements.
+#[inline(always)]
+fn meet<T: Pod>(
+    meets: Meets,
+    (to, from): (&mut [u8], &[u8]),
+    add: impl Fn(T, T) -> T,
+    mul: impl Fn(T, T) -> T,
+    max: impl Fn(T, T) -> T,
+    min: impl Fn(T, T) -> T,
+) {
+    let to: &mut [T] = bytemuck::cast_slice_mut(to);
+    let both = to.iter_mut().zip(bytemuck::cast_slice::<u8, T>(from));
+    match meets {
+        Meets::Replaces => both.for_each(|(t, u)| *t = *u),
+        Meets::Add => both.for_each(|(t, u)| *t = add(*t, *u)),
+        Meets::Mul => both.for_each(|(t, u)| *t = mul(*t, *u)),
+        Meets::Max => both.for_each(|(t, u)| *t = max(*t, *u)),
+        Meets::Min => both.for_each(|(t, u)| *t = min(*t, *u)),
+    }
+}
+
+simd! {
+    fn singles(meets: Meets, rows: (&mut [u8], &[u8])) {
+        meet::<f32>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum, math::minimum);
+    }
+}
+
+fn doubles(meets: Meets, rows: (&mut [u8], &[u8])) {
+    meet::<f64>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum_f64, math::minimum_f64);
+}
+
+/// Numbers of elements in a tensor.
+struct Numbers {
+    index: ElementSource,
+    /// Extents of the index.
+    shape: Vec<usize>,
+    /// The extent that negative indices count from.
+    extent: i64,
+    /// What one place further along the indexed axis adds.
+    step: i64,
+    /// What one place further along each axis of the index adds.
+    own: Vec<i64>,
+}
+
+/// Prepares the numbers of elements; attribute 0 is the axis, attribute 1 the shape of the tensor that they are in.
+pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [i] = site.args else { return None };
+    let extents = site.sizes(1)?;
+    let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < extents.len())?;
+    if i.dtype != DType::I64 || i.layout.rank() != extents.len() {
+        return None;
+    }
+    // Of a tensor without elements, too, every number is what the places say.
+    let below = |a: usize| extents[a + 1..].iter().fold(1i64, |n, &d| n.wrapping_mul(d as i64));
+    let mut own: Vec<i64> = (0..extents.len()).map(below).collect();
+    let step = std::mem::replace(&mut own[axis], 0);
+    let (index, shape) = (ElementSource::of(&i.layout)?, i.layout.shape.to_vec());
+    Some(Box::new(Numbers { index, shape, extent: extents[axis] as i64, step, own }))
+}
+
+impl Launch for Numbers {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let index: &[i64] = inputs[0].typed();
+        let out: &mut [i64] = bytemuck::cast_slice_mut(outputs[0]);
+        let width = self.shape.last().copied().unwrap_or(1).max(1);
+        cx.threads.chunks(out, width, GRAIN, |at, part| {
+            strided_copy(&self.index, index, at, part);
+            for (i, line) in part.chunks_exact_mut(width).enumerate() {
+                self.line(at / width + i, line);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Numbers {
+    /// The numbers along the last axis of the index, line `line` of it, in place of the indices.
+    fn line(&self, mut line: usize, out: &mut [i64]) {
+        let (last, lead) = (self.shape.len() - 1, &self.shape[..self.shape.len() - 1]);
+        let mut number = 0i64;
+        for (&extent, own) in lead.iter().zip(&self.own).rev() {
+            number = number.wrapping_add(own.wrapping_mul((line % extent) as i64));
+            line /= extent;
+        }
+        for o in out {
+            let i = if *o < 0 { o.wrapping_add(self.extent) } else { *o };
+            *o = number.wrapping_add(i.wrapping_mul(self.step));
+            number = number.wrapping_add(self.own[last]);
+        }
+    }
+}

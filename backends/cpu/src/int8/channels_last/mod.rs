@@ -1,0 +1,389 @@
+//! Convolutions of bytes whose images have their channels last: a window is a pointer for each tap to the channels of a position, and
+//! what lies outside of the image points to its zero point.
+
+mod depthwise;
+
+use super::conv::plain::{Channels, sums};
+use super::dot::{COLUMNS, LANES, ROWS, Rows, Signed, Start, tile};
+use super::epilogue::Finish;
+use super::pack::{ByteMatrix, PackedBytes, groups, total};
+use super::{is_zero_point, shift, vector};
+use crate::channels_last::{Windows, as_pointers};
+use crate::conv::window::Window;
+use crate::layout::Layout;
+use crate::runtime::buffer::with_scratch;
+use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::weight_cache::Pack;
+use depthwise::Depthwise;
+use mlc_vector::simd;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The image of a convolution, and its windows.
+pub struct Image {
+    pub windows: Windows,
+    /// Where its elements begin.
+    pub at: usize,
+    /// Positions of all images.
+    positions: usize,
+    /// Channels, and those of the copy that is read, if one is.
+    channels: usize,
+    copied: Option<usize>,
+    /// Bits to flip, and what that adds.
+    pub flip: (u8, i32),
+    /// The window over the spatial axes, where the outside is no byte.
+    window: Window,
+}
+
+impl Image {
+    /// The first argument of a convolution with filters of these extents. Channels are read in multiples of `together`.
+    pub fn new(site: &LaunchSite<'_>, filters: &[usize], together: usize) -> Option<Image> {
+        let x = site.args.first()?;
+        let flip = shift(x.dtype, false)?;
+        let (shape, channels) = (&x.layout.shape, *x.layout.shape.last()?);
+        let wide = channels.next_multiple_of(together);
+        if !x.layout.is_dense() {
+            return None;
+        }
+        let copied = (wide != channels || flip.0 != 0).then_some(wide);
+        let mut read = shape.clone();
+        *read.last_mut()? = wide;
+        let offset = if copied.is_some() { 0 } else { x.layout.offset };
+        let layout = Layout { offset, ..Layout::dense(&read) };
+        let windows = Windows::over(&layout, site, &filters[2..], [0, 1, 3])?;
+        let out = &site.outputs[0].1;
+        let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
+        let (stride, low, dilation) = (site.sizes(0)?, site.ints(1)?, site.sizes(3)?);
+        let window =
+            Window::new(&spatial(shape), &filters[2..], &spatial(out), stride, low, dilation)?;
+        let positions = shape[..shape.len() - 1].iter().product();
+        let at = x.layout.offset;
+        Some(Image { windows, at, positions, channels, copied, flip, window })
+    }
+
+    /// Channels of a position as they are read.
+    pub fn wide(&self) -> usize {
+        self.copied.unwrap_or(self.channels)
+    }
+
+    /// Bytes of the copy.
+    pub fn scratch(&self) -> usize {
+        self.copied.map_or(0, |wide| self.positions * wide)
+    }
+
+    /// What the windows read outside of the image: its zero point, and nothing beyond its channels.
+    pub fn outside(&self, p: i32, taps: usize) -> Vec<u8> {
+        let mut line = vec![p as u8; self.channels];
+        line.resize(self.wide(), 0);
+        line.repeat(taps)
+    }
+
+    /// The image as it is read. `copy` has the length of the scratch memory.
+    pub fn read<'a>(&self, bytes: &'a [u8], copy: &'a mut [u8]) -> &'a [u8] {
+        let Some(wide) = self.copied else {
+            assert!(self.windows.reach(self.channels) <= bytes.len(), "windows inside the image");
+            return bytes;
+        };
+        let from = &bytes[self.at..][..self.positions * self.channels];
+        let copy = &mut copy[..self.positions * wide];
+        match (self.channels, wide) {
+            (3, 4) => threes(from, self.flip.0, copy),
+            (c, _) if c == wide => flipped(from, self.flip.0, copy),
+            (c, _) => {
+                for (to, from) in copy.chunks_exact_mut(wide).zip(from.chunks_exact(c.max(1))) {
+                    to[c..].fill(0);
+                    flipped(from, self.flip.0, to);
+                }
+            }
+        }
+        copy
+    }
+
+    /// All sums of `o` output channels, element by element, if the outside is no byte.
+    pub fn plain(
+        &self,
+        bytes: &[u8],
+        p: i32,
+        (batch, group, q, o): (usize, usize, usize, usize),
+        weights: impl Fn(usize) -> i32,
+    ) -> Vec<i32> {
+        let (inputs, outputs) = (self.window.inputs(), self.window.outputs());
+        let image = |i: usize| {
+            let (place, plane) = (i % inputs, i / inputs);
+            let (b, c) = (plane / self.channels, plane % self.channels);
+            let at = (b * inputs + place) * self.channels + c;
+            ((bytes[self.at + at] ^ self.flip.0) as i32).wrapping_sub(p)
+        };
+        let all = sums(&self.window, Channels { batch, group, q, o }, image, weights);
+        let n = group * o;
+        let from = |i: usize| {
+            let (row, c) = (i / n, i % n);
+            all[(row / outputs * n + c) * outputs + row % outputs]
+        };
+        (0..all.len()).map(from).collect()
+    }
+}
+
+simd! {
+    fn flipped(from: &[u8], flip: u8, to: &mut [u8]) {
+        to.iter_mut().zip(from).for_each(|(t, &b)| *t = b ^ flip);
+    }
+}
+
+simd! {
+    /// Three channels as four, the last of which is zero.
+    fn threes(from: &[u8], flip: u8, to: &mut [u8]) {
+        for (to, from) in to.as_chunks_mut::<4>().0.iter_mut().zip(from.as_chunks::<3>().0) {
+            *to = [from[0] ^ flip, from[1] ^ flip, from[2] ^ flip, 0];
+        }
+    }
+}
+
+/// A convolution of one group with known shapes.
+struct Conv {
+    image: Image,
+    batch: usize,
+    /// Input and output channels.
+    q: usize,
+    o: usize,
+    w_at: usize,
+    /// Bits to flip, and what that adds, of the weights.
+    weights: (u8, i32),
+    packed: Option<Arc<Pack<PackedBytes>>>,
+    /// Taps that are read as one piece where all are inside the image.
+    join: usize,
+}
+
+/// Prepares the convolution of `x - p` and `w - q` for one group, or every channel by itself.
+pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [_, w, p, z] = site.args else { return None };
+    let (filters, weights) = (w.layout.shape.as_slice(), shift(w.dtype, true)?);
+    let group = usize::try_from(site.int(4)?).ok()?;
+    if !w.layout.is_dense() || !is_zero_point(p, 0) || !is_zero_point(z, 1) {
+        return None;
+    }
+    let (o, q, batch) = (*filters.first()?, *filters.get(1)?, *site.outputs[0].1.first()?);
+    if q == 1 && o == group {
+        return Depthwise::new(site).map(|d| Box::new(d) as Box<dyn Launch>);
+    }
+    if group != 1 {
+        return None;
+    }
+    let image = Image::new(site, filters, 4)?;
+    let (taps, w_at) = (image.windows.taps(), w.layout.offset);
+    let join = image.windows.joined(image.wide());
+    let packed = w.constant.as_ref().map(|t| {
+        // Not the steps of a matrix that a product may have of the same constant.
+        site.packs.bytes(t, w_at, (-2 - q as isize, taps as isize), (o, q * taps), &|| {
+            pack(&t.bytes()[w_at..], o, (q, taps), weights.0)
+        })
+    });
+    Some(Box::new(Conv { image, batch, q, o, w_at, weights, packed, join }))
+}
+
+/// Weights as columns whose depth goes tap by tap, each in groups of four channels.
+fn pack(w: &[u8], o: usize, (q, taps): (usize, usize), flip: u8) -> PackedBytes {
+    let wide = 4 * groups(q);
+    let mut turned = vec![flip; o * taps * wide];
+    for (line, w) in
+        turned.chunks_exact_mut((taps * wide).max(1)).zip(w.chunks_exact((q * taps).max(1)))
+    {
+        for c in 0..q {
+            for t in 0..taps {
+                line[t * wide + c] = w[c * taps + t];
+            }
+        }
+    }
+    let m = ByteMatrix { data: &turned, offset: 0, row: 1, col: (taps * wide) as isize };
+    PackedBytes::columns(&m, (taps * wide, o), flip)
+}
+
+/// What all tasks of a run share.
+struct Job<'a> {
+    x: &'a [u8],
+    outside: &'a [u8],
+    p: i32,
+    weights: &'a PackedBytes,
+    /// What the sums of each output channel begin with, and its zero point.
+    begin: &'a [i32],
+    zeros: &'a [i32],
+    finish: &'a Finish<'a>,
+}
+
+/// Positions whose windows are computed together.
+const BLOCK: usize = 96;
+/// Products of a task that is worth handing over.
+const GRAIN: usize = 1 << 19;
+
+impl Launch for Conv {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let (taps, positions) = (self.image.windows.taps(), self.image.windows.len());
+        if positions * self.o == 0 {
+            return Ok(());
+        }
+        let p = vector(&inputs[2], 1, self.image.flip.1)[0];
+        let mut zeros = vector(&inputs[3], self.o, self.weights.1);
+        let finish = Finish::of_rows(cx, outputs[0], (positions, self.o));
+        let w = &inputs[1].bytes[self.w_at..];
+        if !(0..=255).contains(&p) {
+            let per = (self.q * taps).max(1);
+            let weights =
+                |i: usize| ((w[i] ^ self.weights.0) as i8 as i32).wrapping_sub(zeros[i / per]);
+            let extents = (self.batch, 1, self.q, self.o);
+            let all = self.image.plain(inputs[0].bytes, p, extents, weights);
+            // SAFETY: the only call.
+            unsafe { finish.part(0, &all) };
+            return Ok(());
+        }
+        let own;
+        let weights = match &self.packed {
+            Some(packed) => &***packed,
+            None => {
+                own = pack(w, self.o, (self.q, taps), self.weights.0);
+                &own
+            }
+        };
+        zeros.resize(self.o.next_multiple_of(COLUMNS), 0);
+        let begin: Vec<i32> =
+            weights.sums.iter().map(|s| s.wrapping_mul(p).wrapping_neg()).collect();
+        let outside = self.image.outside(p, taps);
+        with_scratch::<u8, 1, _>([self.image.scratch()], |[copy]| {
+            let x = self.image.read(inputs[0].bytes, copy);
+            let (begin, zeros) = (begin.as_slice(), zeros.as_slice());
+            let job = Job { x, outside: &outside, p, weights, begin, zeros, finish: &finish };
+            let blocks = positions.div_ceil(BLOCK);
+            let panels = self.o.div_ceil(COLUMNS);
+            let wanted = cx.threads.tasks(positions * self.o * self.q * taps, GRAIN);
+            let down = wanted.min(blocks);
+            let across = wanted.div_ceil(down).min(panels);
+            cx.threads.each(down * across, |task| {
+                let part =
+                    |all: usize, parts: usize, i: usize| all * i / parts..all * (i + 1) / parts;
+                let mine = part(blocks, down, task % down);
+                let panels = part(panels, across, task / down);
+                for block in mine {
+                    let rows = block * BLOCK..((block + 1) * BLOCK).min(positions);
+                    self.block(&job, rows, &panels);
+                }
+            });
+        });
+        Ok(())
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+
+    fn epilogue_converts(&self) -> bool {
+        true
+    }
+
+    fn scratch(&self) -> u64 {
+        self.image.scratch() as u64
+    }
+}
+
+impl Conv {
+    /// The results at some positions, by panels of output channels.
+    fn block(&self, job: &Job<'_>, rows: Range<usize>, panels: &Range<usize>) {
+        let (taps, count) = (self.image.windows.taps(), rows.len());
+        with_scratch::<usize, 1, _>([taps * count], |[pointers]| {
+            let pointers: &mut [*const u8] = as_pointers(&mut pointers[..taps * count]);
+            let (at, windows) = ((rows.start, count), &self.image.windows);
+            let join = windows.point(job.x, job.outside, at, self.join, pointers);
+            let (pointers, length) = (&pointers[..taps / join * count], self.image.wide() * join);
+            #[cfg(target_arch = "x86_64")]
+            if let Some((steps, out)) = job.finish.steps()
+                && job.zeros.iter().all(|&z| z == 0)
+            {
+                use super::dot::vnni;
+                let a = vnni::Rows { pointers, apart: count, first: 0, groups: length / 4 };
+                for panel in panels.clone() {
+                    let column = panel * COLUMNS;
+                    let wide = COLUMNS.min(self.o - column);
+                    let to = vnni::Target {
+                        out: out.at(0),
+                        len: out.len(),
+                        steps,
+                        n: self.o,
+                        row: rows.start,
+                        column,
+                        wide,
+                    };
+                    let weights = job.weights.panel(panel).groups;
+                    let begin = vnni::Begin { columns: &job.begin[column..], shifted: None };
+                    // SAFETY: steps are there only with the instructions; pointers are of positions of the image or of the outside, with
+                    // all channels behind them; results of different blocks do not overlap.
+                    unsafe { vnni::tiles(a, count, weights, begin, &to) };
+                }
+                return;
+            }
+            self.gathered(job, rows, panels, pointers, length);
+        });
+    }
+
+    /// The same with the windows written out.
+    fn gathered(
+        &self,
+        job: &Job<'_>,
+        rows: Range<usize>,
+        panels: &Range<usize>,
+        pointers: &[*const u8],
+        length: usize,
+    ) {
+        let (count, depth) = (rows.len(), self.image.windows.taps() * self.image.wide());
+        let taps = (self.image.windows.taps() * self.q) as i32;
+        with_scratch::<u8, 1, _>([count * depth], |[windows]| {
+            let windows = &mut windows[..count * depth];
+            for (piece, pointers) in pointers.chunks_exact(count).enumerate() {
+                for (r, &from) in pointers.iter().enumerate() {
+                    let to = &mut windows[r * depth + piece * length..][..length];
+                    // SAFETY: a pointer is of a position of the image or of the outside, with all channels of a piece behind it.
+                    to.copy_from_slice(unsafe { std::slice::from_raw_parts(from, length) });
+                }
+            }
+            let a = Rows { bytes: windows, stride: depth };
+            let mut tile_sums = [0i32; ROWS * COLUMNS];
+            for panel in panels.clone() {
+                let column = panel * COLUMNS;
+                let wide = COLUMNS.min(self.o - column);
+                let vectors = wide.div_ceil(LANES);
+                for r in (0..count).step_by(ROWS) {
+                    let high = ROWS.min(count - r);
+                    let columns = Some(&job.begin[column..column + vectors * LANES]);
+                    let start = Start { rows: [0; ROWS], columns };
+                    let to = job.weights.panel(panel);
+                    tile(
+                        Signed::Right,
+                        a,
+                        (r, high),
+                        to,
+                        (0, vectors),
+                        &start,
+                        &mut tile_sums,
+                        COLUMNS,
+                    );
+                    for i in 0..high {
+                        let sums = &mut tile_sums[i * COLUMNS..][..wide];
+                        let zeros = &job.zeros[column..column + wide];
+                        if zeros.iter().any(|&z| z != 0) {
+                            let window = &windows[(r + i) * depth..][..depth];
+                            let less = total(window).wrapping_sub(job.p.wrapping_mul(taps));
+                            for (s, z) in sums.iter_mut().zip(zeros) {
+                                *s = s.wrapping_sub(z.wrapping_mul(less));
+                            }
+                        }
+                        let at = (rows.start + r + i) * self.o + column;
+                        // SAFETY: blocks of tasks do not overlap.
+                        unsafe { job.finish.part(at, sums) };
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,171 @@
+//! Where results lie: in buffers that leave the workspace, in memory of the caller, or behind an input that has room.
+
+use super::Ready;
+use super::buffer::Lease;
+use super::launch::{Array, Context, Launch};
+use super::threads::Threads;
+use crate::graph::broken;
+use crate::layout::Layout;
+use crate::pointwise::fused::Copy;
+use crate::resolve::{Location, Storage};
+use bytes::Bytes;
+use mlc_backends::BackendError;
+use mlc_dsl::ir::{DType, Tensor};
+
+/// The memory of a result.
+pub enum Held<'m> {
+    /// The plan's.
+    Lease(Lease),
+    /// The caller's.
+    Lent(&'m mut [u8]),
+}
+
+impl Held<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Held::Lease(lease) => lease.bytes(),
+            Held::Lent(bytes) => bytes,
+        }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Held::Lease(lease) => lease.bytes_mut(),
+            Held::Lent(bytes) => bytes,
+        }
+    }
+}
+
+/// What a run reads and writes besides its own memory.
+pub struct Around<'a, 'm> {
+    pub inputs: &'a [Tensor],
+    /// The memory of inputs with room, in the plan's order.
+    pub rooms: Vec<Lease>,
+    /// Memory for outputs; none for those that have been written there.
+    pub outputs: Vec<Option<&'m mut [u8]>>,
+    /// What of the outputs lies in the memory of an input.
+    pub watch: Option<&'a mut Vec<f64>>,
+}
+
+impl<'a> Around<'a, '_> {
+    /// Inputs, and nothing else.
+    pub fn of(inputs: &'a [Tensor]) -> Self {
+        Around { inputs, rooms: vec![], outputs: vec![], watch: None }
+    }
+}
+
+/// The tensor of a dense value that is a constant or an input.
+pub fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
+    let t = match &place.storage {
+        Storage::Input(i) => &inputs[*i],
+        Storage::Const(t) => t,
+        Storage::Temp(_) | Storage::Unread => return None,
+    };
+    Some(shaped(t, &place.layout))
+}
+
+/// The part of `t` that a dense layout covers.
+fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
+    match layout.len() == t.len() {
+        true => t.reshaped(layout.shape.to_vec()),
+        false => part(t.bytes(), t.dtype(), layout),
+    }
+}
+
+/// The elements of `bytes` that a dense layout covers.
+fn part(bytes: &Bytes, dtype: DType, layout: &Layout) -> Tensor {
+    let (n, size) = (layout.len(), dtype.size());
+    let from = if n == 0 { 0 } else { layout.offset * size };
+    let bytes = bytes.slice(from..from + n * size);
+    // The layout was checked against the storage when the program was resolved.
+    Tensor::new(dtype, layout.shape.to_vec(), bytes).expect("as many bytes as the layout needs")
+}
+
+/// Stands for an output that lies elsewhere.
+fn absent(dtype: DType) -> Tensor {
+    part(&Bytes::new(), dtype, &Layout::dense(&[0]))
+}
+
+impl Ready {
+    /// The memory of the caller becomes that of the results that can be written there.
+    pub(crate) fn lend_outputs<'m>(
+        &self,
+        lent: &mut [Option<&'m mut [u8]>],
+        results: &mut [Option<Held<'m>>],
+    ) {
+        let outputs = &self.resolved.outputs;
+        for (place, lent) in outputs.iter().zip(lent) {
+            let Storage::Temp(id) = place.storage else { continue };
+            let t = self.resolved.temp(id);
+            let alone = outputs.iter().filter(|o| o.storage == place.storage).count() == 1;
+            let own = id.room().is_none() && self.parts[t].is_none() && alone;
+            let fits = lent.as_ref().is_some_and(|m| {
+                let at = m.as_ptr() as usize;
+                m.len() == self.resolved.temps[t].bytes && at.is_multiple_of(place.dtype.size())
+            });
+            if own && fits && place.layout.is_whole() {
+                results[t] = lent.take().map(Held::Lent);
+            }
+        }
+    }
+
+    /// The outputs of the program, whose buffers leave the workspace. Those that the caller has memory for, or that lie in the memory of an
+    /// input, are empty.
+    pub(crate) fn outputs(
+        &self,
+        threads: &Threads,
+        around: &mut Around<'_, '_>,
+        results: &mut [Option<Held<'_>>],
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let outputs = &self.resolved.outputs;
+        // Buffers that hold several outputs.
+        let mut shared: Vec<(usize, Bytes)> = Vec::new();
+        let mut out = Vec::with_capacity(outputs.len());
+        for (i, place) in outputs.iter().enumerate() {
+            let Storage::Temp(id) = place.storage else {
+                out.extend(leaf(place, around.inputs));
+                continue;
+            };
+            let t = self.resolved.temp(id);
+            if let Some(room) = id.room() {
+                let own = self.resolved.rooms[room].output == i;
+                let held = results[t].as_ref().map_or(&[][..], Held::bytes);
+                out.push(if own { absent(place.dtype) } else { self.dense(threads, place, held)? });
+                continue;
+            }
+            let bytes = match results[t].take() {
+                Some(Held::Lent(_)) => {
+                    out.push(absent(place.dtype));
+                    continue;
+                }
+                Some(Held::Lease(buffer)) => Bytes::from_owner(buffer),
+                None => {
+                    let known = shared.iter().find(|(known, _)| *known == t);
+                    known.map_or_else(Bytes::new, |(_, bytes)| bytes.clone())
+                }
+            };
+            out.push(part(&bytes, place.dtype, &place.layout));
+            if outputs[i + 1..].iter().any(|o| o.storage == place.storage) {
+                shared.push((t, bytes));
+            }
+        }
+        Ok(out)
+    }
+
+    /// A copy of an output that lies in the memory of an input which is another one's.
+    fn dense(
+        &self,
+        threads: &Threads,
+        place: &Location,
+        bytes: &[u8],
+    ) -> Result<Tensor, BackendError> {
+        let launch = Copy::new(place.dtype, &place.layout).ok_or_else(|| broken("many axes"))?;
+        let mut copy = self.results.take(place.layout.len() * place.dtype.size());
+        let array = Array { dtype: place.dtype, layout: &place.layout, bytes };
+        let cx = Context { threads, epilogue: None };
+        let done = launch.run(&cx, &[array], &mut [copy.bytes_mut()]);
+        done.map_err(|reason| BackendError::Operator { op: "output".into(), reason })?;
+        let shape = &place.layout.shape;
+        Ok(part(&Bytes::from_owner(copy), place.dtype, &Layout::dense(shape)))
+    }
+}

@@ -1,0 +1,274 @@
+//! Products whose left factor is normalised by rows, in one pass over its columns: the factor is in memory at no time.
+//!
+//! What is computed is `sum(t) e(s, t) / (sum(t) e(s, t)) * v(t, c)` with `e = exp(x - max(t) x)`, where `x` follows a product
+//! element by element. A block takes some rows `s`, and some columns `t` at a time, here called keys. It keeps in registers the
+//! largest element of every row so far and what belongs to it: the sum of the exponentials and the sums of their products. Where
+//! the largest element grows, both are scaled (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+//!
+//! Which products these are is found here. How they are cut is decided in [`cut`], blocks are written by [`frame`] with the
+//! multiplications of [`warps`] or [`threads`], and keys that do not count are left out by [`skip`].
+
+mod cut;
+mod few;
+mod frame;
+mod load;
+mod parts;
+mod shares;
+mod skip;
+mod threads;
+mod warps;
+
+use super::emit::Emitter;
+use super::kernel::KernelProgram;
+use super::procedures::Known;
+use super::product::{Contraction, size};
+use cut::{Cut, Sizes, Units};
+pub use frame::{Target, write};
+use mlc_backends::reference::code::compile::Body;
+use mlc_backends::reference::code::{Affine, Int, Real, Reduce, Slot};
+use mlc_backends::reference::scalar::{Monoid, RealOp};
+use mlc_dsl::eval::functions::Function;
+use mlc_dsl::ir::{DType, Value};
+use skip::Skip;
+use std::collections::BTreeSet;
+
+/// Columns of the result, and depth of the product within, up to which the pass pays: a block has as many registers.
+const WIDEST: i64 = 256;
+/// Keys, columns and depth from which on it does.
+const LEAST: i64 = 8;
+
+/// An element of a value: an index variable for each axis, none where the index is 0.
+type Place = (Value, Vec<Option<Slot>>);
+
+/// The parts of such a product.
+pub struct OnePass {
+    /// The index variables of the result's axes.
+    index: Vec<Int>,
+    batch: Vec<(Slot, i64)>,
+    rows: Vec<(Slot, i64)>,
+    columns: Vec<(Slot, i64)>,
+    /// The axis that is summed over.
+    along: (Slot, i64),
+    /// What is normalised, and the product that it follows.
+    scores: (Value, Vec<Int>),
+    inner: (Value, Vec<Int>),
+    /// What its sums run over, the factor that belongs to the rows and the one that belongs to the keys.
+    deep: Vec<(Slot, i64)>,
+    of_rows: Real,
+    of_keys: Real,
+    /// The factor beside the normalised one.
+    right: Real,
+    /// The sum of products with the normalised factor.
+    product: Value,
+    cut: Cut,
+    skip: Option<Skip>,
+    /// What has to be in memory.
+    pub needed: Vec<Value>,
+}
+
+/// Follows an element through values that only read another one.
+struct Follower<'e, 'k> {
+    e: &'e mut Emitter<'k>,
+    kernel: &'e KernelProgram,
+}
+
+impl Follower<'_, '_> {
+    fn indices((_, index): &Place) -> Vec<Int> {
+        let zero = || Int::Affine(Affine { constant: 0, terms: vec![] });
+        index.iter().map(|s| s.map_or_else(zero, Emitter::index)).collect()
+    }
+
+    /// The element that a float is, if it is one.
+    fn read(&self, of: Value, r: &Real) -> Option<Place> {
+        let Real::Read(read) = r else { return None };
+        if read.otherwise.is_some() {
+            return None;
+        }
+        let source = self.kernel.program.node(of.node).args[read.input];
+        let index = read.index.iter().zip(&read.shape).map(|(i, n)| match i {
+            _ if *n == 1 => Some(None),
+            Int::Const(0) => Some(None),
+            Int::Slot(s) => Some(Some(*s)),
+            Int::Affine(a) if a.constant == 0 => match a.terms.as_slice() {
+                [] => Some(None),
+                [(s, 1)] => Some(Some(*s)),
+                _ => None,
+            },
+            _ => None,
+        });
+        Some((source, index.collect::<Option<_>>()?))
+    }
+
+    /// The code of the first value behind an element that does more than read one, and where it is read.
+    fn code(&mut self, mut at: Place) -> Option<(Place, Real)> {
+        loop {
+            if self.e.stored.contains_key(&at.0) {
+                return None;
+            }
+            let Body::Real(code) = self.e.placed(at.0, &Self::indices(&at))? else { return None };
+            match self.read(at.0, &code) {
+                Some(next) => at = next,
+                None => return Some((at, code)),
+            }
+        }
+    }
+
+    /// The same for what a float of the code of a value reads.
+    fn behind(&mut self, of: Value, r: &Real) -> Option<(Place, Real)> {
+        let at = self.read(of, r)?;
+        self.code(at)
+    }
+
+    /// The element that a reduction along one axis combines, with `along` in the place of its own variable.
+    fn reduced(
+        &mut self,
+        at: &Place,
+        code: &Real,
+        monoid: Monoid,
+        along: (Slot, i64),
+    ) -> Option<Place> {
+        let Real::Reduce(r) = code else { return None };
+        let [(own, n)] = r.over.as_slice() else { return None };
+        if r.monoid != monoid || *n != along.1 {
+            return None;
+        }
+        let (mut at, _) = self.behind(at.0, &r.body)?;
+        at.1.iter_mut().for_each(|s| *s = if *s == Some(*own) { Some(along.0) } else { *s });
+        Some(at)
+    }
+}
+
+impl OnePass {
+    /// A product as such a one, for an emitter that knows what is stored.
+    pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, product: Value) -> Option<OnePass> {
+        let c = Contraction::of_any_size(e, kernel, product)?;
+        let shape = kernel.program.ty(product).known_shape()?;
+        if kernel.program.ty(product).dtype == DType::F64 {
+            return None;
+        }
+        let slots: Vec<Slot> = shape.iter().map(|&n| e.variable(n as i64)).collect();
+        let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
+        let axes = |list: &[usize]| list.iter().map(|&a| (slots[a], shape[a] as i64)).collect();
+        let (batch, rows, columns): (Vec<_>, Vec<_>, Vec<_>) =
+            (axes(&c.batch), axes(&c.rows), axes(&c.columns));
+        let Body::Real(Real::Reduce(r)) = e.placed(product, &index)? else { return None };
+        let ([along], Real::Binary(RealOp::Mul, left, right)) = (r.over.as_slice(), &r.body) else {
+            return None;
+        };
+        let along = *along;
+        let mut f = Follower { e: &mut *e, kernel };
+        // e / sum
+        let (at, code) = f.behind(product, left)?;
+        let Real::Binary(RealOp::Div, top, bottom) = &code else { return None };
+        let (exp_at, exp) = f.behind(at.0, top)?;
+        let (sum_at, sum) = f.behind(at.0, bottom)?;
+        if f.reduced(&sum_at, &sum, Monoid::Sum, along)? != exp_at {
+            return None;
+        }
+        // exp(x - max)
+        let Real::Unary(function, difference) = &exp else { return None };
+        if function.function != Function::Exp {
+            return None;
+        }
+        let (at, code) = match &**difference {
+            Real::Read(_) => f.behind(exp_at.0, difference)?,
+            other => (exp_at, other.clone()),
+        };
+        let Real::Binary(RealOp::Sub, x, most) = &code else { return None };
+        let (scores_at, _) = f.behind(at.0, x)?;
+        let (most_at, most) = f.behind(at.0, most)?;
+        if f.reduced(&most_at, &most, Monoid::Max, along)? != scores_at {
+            return None;
+        }
+        // The product behind x.
+        let scores = (scores_at.0, Follower::indices(&scores_at));
+        let found = e.look(std::slice::from_ref(&scores)).reductions;
+        let (inner, rest) = found.split_first()?;
+        let spelled = |r: &(Value, Vec<Int>)| format!("{r:?}");
+        if rest.iter().any(|r| spelled(r) != spelled(inner)) {
+            return None;
+        }
+        // Index variables beyond these are known only where they were found.
+        let simple = |i: &Int| match i {
+            Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
+                [] => true,
+                [(s, 1)] => slots.contains(s) || *s == along.0,
+                _ => false,
+            },
+            _ => false,
+        };
+        if !inner.1.iter().all(simple) {
+            return None;
+        }
+        let inner = inner.clone();
+        Contraction::of_any_size(e, kernel, inner.0)?;
+        let Body::Real(Real::Reduce(sum)) = e.placed(inner.0, &inner.1)? else { return None };
+        let Reduce { over: deep, body: Real::Binary(RealOp::Mul, a, b), .. } = *sum else {
+            return None;
+        };
+        let sides = [a, b].map(|side| (e.look_at(inner.0, &side), *side));
+        let [a, b] = match sides[0].0.touched.contains(&along.0) {
+            true => {
+                let [a, b] = sides;
+                [b, a]
+            }
+            false => sides,
+        };
+        let outer = e.look_at(product, right);
+        let of_rows: BTreeSet<Slot> = rows.iter().map(|r| r.0).collect();
+        let mut columns_of = columns.iter().map(|c| c.0);
+        let apart = !a.0.touched.contains(&along.0)
+            && b.0.touched.is_disjoint(&of_rows)
+            && outer.touched.is_disjoint(&of_rows)
+            && columns_of.all(|c| !a.0.touched.contains(&c) && !b.0.touched.contains(&c));
+        let fits = |n: i64| (LEAST..=WIDEST).contains(&n);
+        let sizes = Sizes {
+            batch: size(&batch),
+            rows: size(&rows),
+            columns: size(&columns),
+            keys: along.1,
+            depth: size(&deep),
+        };
+        if !apart || !fits(sizes.columns) || !fits(sizes.depth) || along.1 < LEAST {
+            return None;
+        }
+        let units = Units::of(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
+        let cut = Cut::of(sizes, units, kernel.tuning.processors);
+        let skip = Skip::of(e, kernel, &scores_at, inner.0).filter(|_| along.1 > cut.keys);
+        let ((a, of_rows), (b, of_keys)) = (a, b);
+        let right = (**right).clone();
+        let needed = [a, b, outer].into_iter().flat_map(|f| f.reductions).map(|r| r.0).collect();
+        Some(OnePass {
+            index,
+            batch,
+            rows,
+            columns,
+            along,
+            scores,
+            inner,
+            deep,
+            of_rows,
+            of_keys,
+            right,
+            product,
+            cut,
+            skip,
+            needed,
+        })
+    }
+
+    /// What blocks leave for the last one of a tile, where each has a part of the keys only: for each tile and part.
+    pub fn parts(&self) -> Option<Known> {
+        let ([tiles, floats], parts) = (parts::extents(&self.cut), self.cut.parts);
+        let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();
+        (parts > 1).then_some((DType::F32, shape))
+    }
+}
+
+/// The variable that an index is.
+fn slot_of(i: &Int) -> Option<Slot> {
+    match i {
+        Int::Affine(a) => a.terms.first().map(|t| t.0),
+        _ => None,
+    }
+}

@@ -1,0 +1,225 @@
+//! Recurrences: a block for each instance runs all steps, and its threads share the elements of each.
+//!
+//! Results of earlier steps are read where they are stored; a barrier follows every result of a step. Never runs two steps, or
+//! two results of one step, at the same time.
+
+use super::super::emit::{Emitter, Sharing, coordinates, offset_of};
+use super::super::kernel::{KernelProgram, known, unsupported};
+use super::super::procedures::place_results;
+use super::super::stages::{Shape, variable};
+use super::super::{Generator, bytes_of, spelling};
+use crate::launch::{Argument, Launch, Place};
+use mlc_backends::BackendError;
+use mlc_backends::reference::code::{Int, Slot};
+use mlc_dsl::ir::{DType, NodeId, Value};
+use std::collections::HashMap;
+
+/// Elements of a loop from which on a warp shares it.
+const SHARED: i64 = 32;
+/// Threads of a block at most, and of one whose threads have an instance each.
+const THREADS: i64 = 512;
+const ALONE: i64 = 128;
+
+/// A result that takes part in the steps.
+struct Stepped {
+    value: Value,
+    dtype: DType,
+    shape: Vec<usize>,
+    /// Its index, and its axes besides the step and those of instances.
+    index: Vec<Int>,
+    own: Vec<(Slot, i64)>,
+}
+
+/// The steps of a node.
+struct Steps {
+    step: Slot,
+    count: i64,
+    /// The axes that tell instances apart.
+    instances: Vec<(Slot, i64)>,
+    results: Vec<Stepped>,
+}
+
+impl Steps {
+    fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, node: NodeId) -> Option<Steps> {
+        let of = kernel.program.node(node);
+        let values = (0..of.types.len() as u32).map(|output| Value { node, output });
+        let steps: Vec<(Value, usize, i64)> = values
+            .filter_map(|v| {
+                let code = kernel.code(v)?;
+                let at = code.axes.iter().position(|a| Some(a.0) == code.step)?;
+                Some((v, at, code.axes[at].1))
+            })
+            .collect();
+        let count = steps.iter().map(|s| s.2).max()?;
+        let mut independent = usize::MAX;
+        for &s in &steps {
+            independent = independent.min(Steps::apart(e, kernel, s, &steps)?);
+        }
+        let step = e.variable(count);
+        let mut instances: Vec<(Slot, i64)> = vec![];
+        let mut results = vec![];
+        for &(value, at, _) in &steps {
+            let ty = kernel.program.ty(value);
+            let shape = ty.known_shape()?;
+            let (mut index, mut own) = (vec![], vec![]);
+            for (axis, &n) in shape.iter().enumerate() {
+                let place = axis - usize::from(axis > at);
+                let slot = match axis {
+                    _ if axis == at => step,
+                    _ if place < independent && place < instances.len() => instances[place].0,
+                    _ => e.variable(n as i64),
+                };
+                if axis != at && place < independent && place == instances.len() {
+                    instances.push((slot, n as i64));
+                } else if axis != at && place >= independent {
+                    own.push((slot, n as i64));
+                }
+                index.push(Emitter::index(slot));
+            }
+            results.push(Stepped { value, dtype: ty.dtype, shape, index, own });
+        }
+        Some(Steps { step, count, instances, results })
+    }
+
+    /// How many of a result's first axes, the step left out, are the same in all that it reads of the results.
+    fn apart(
+        e: &mut Emitter<'_>,
+        kernel: &KernelProgram,
+        (v, at, _): (Value, usize, i64),
+        all: &[(Value, usize, i64)],
+    ) -> Option<usize> {
+        let slots: Vec<(Slot, i64)> =
+            kernel.code(v)?.axes.iter().map(|a| (e.variable(a.1), a.1)).collect();
+        let index: Vec<Int> = slots.iter().map(|s| Emitter::index(s.0)).collect();
+        let without = |i: &usize, at: usize| i + usize::from(*i >= at);
+        let mut apart = slots.len() - 1;
+        for (read, index) in e.look_inside(v, &index).own {
+            let of = all.iter().find(|s| s.0 == read);
+            let Some((_, read_at, _)) = of else { continue };
+            let axes = &kernel.code(read)?.axes;
+            let same = |i: &usize| {
+                let (own, other) = (slots[without(i, at)], without(i, *read_at));
+                let equal = variable(&index[other]) == Some(own.0) || own.1 == 1;
+                equal && axes[other].1 == own.1
+            };
+            apart = (0..apart.min(axes.len() - 1)).take_while(same).count();
+        }
+        Some(apart)
+    }
+
+    /// Writes the function; its blocks and their threads.
+    fn write(&self, e: &mut Emitter<'_>, kernel: &KernelProgram, backwards: bool) -> (u64, u32) {
+        let blocks: i64 = self.instances.iter().map(|a| a.1).product();
+        let longest = |r: &Stepped| {
+            let found = kernel.reduces(r.value).then(|| kernel.loops(r.value));
+            found.unwrap_or(0) >= SHARED
+        };
+        let elements = |r: &Stepped| r.own.iter().map(|a| a.1).product::<i64>();
+        let wanted = |r: &Stepped| elements(r).saturating_mul(if longest(r) { 32 } else { 1 });
+        let most = self.results.iter().map(wanted).max().unwrap_or(1).clamp(1, THREADS);
+        let (kind, step) = (e.index_type(), Emitter::name(self.step));
+        // An instance with one element of each result is a thread's.
+        let is_single = most == 1;
+        let threads = if is_single { ALONE } else { (most + 31) / 32 * 32 };
+        match is_single {
+            true => {
+                e.line(format!("{kind} instance = {} * {threads} + threadIdx.x;", e.block()));
+                e.line(format!("if (instance >= {blocks}) return;"));
+            }
+            false => e.line(format!("{kind} instance = {};", e.block())),
+        }
+        coordinates(e, "instance", &self.instances);
+        e.open(&format!("for ({kind} at = 0; at < {}; ++at)", self.count));
+        match backwards {
+            true => e.line(format!("{kind} {step} = {} - at;", self.count - 1)),
+            false => e.line(format!("{kind} {step} = at;")),
+        }
+        for (i, r) in self.results.iter().enumerate().filter(|r| elements(r.1) > 0) {
+            let by_warp = longest(r);
+            let name = format!("element{i}");
+            let (first, turn) = match by_warp {
+                true => ("threadIdx.x / 32", threads / 32),
+                false => ("threadIdx.x", threads),
+            };
+            let n = elements(r);
+            match is_single {
+                true => {
+                    e.open("");
+                    coordinates(e, "0", &r.own);
+                }
+                false => {
+                    let turns = format!("{kind} {name} = {first}; {name} < {n}; {name} += {turn}");
+                    e.open(&format!("for ({turns})"));
+                    coordinates(e, &name, &r.own);
+                }
+            }
+            if by_warp {
+                e.cooperate(Sharing { by_warp, ..Sharing::plain(32) });
+            }
+            let value = e.computed(r.value, &r.index);
+            e.alone();
+            let offset = offset_of(&r.shape, &r.index).expect("its bytes are an `i64`");
+            let place = spelling::affine(&offset, &Emitter::name);
+            let store =
+                format!("y{}[{place}] = {};", r.value.output, spelling::element(r.dtype, &value));
+            match by_warp {
+                true => e.line(format!("if (threadIdx.x % 32 == 0) {store}")),
+                false => e.line(store),
+            }
+            e.close();
+            if !is_single {
+                e.line("__syncthreads();");
+            }
+        }
+        e.close();
+        let blocks = blocks as u64;
+        (if is_single { blocks.div_ceil(ALONE as u64) } else { blocks }, threads as u32)
+    }
+}
+
+impl Generator<'_> {
+    /// The launch of a recurrence's steps; all of its results become places.
+    pub(crate) fn steps(
+        &mut self,
+        (k, name, first): (usize, &str, usize),
+        kernel: &KernelProgram,
+        node: NodeId,
+        places: &mut HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let has_steps = |v: &Value| kernel.code(*v).is_some_and(|c| c.step.is_some());
+        place_results(kernel, node, &has_steps, places, scratch)?;
+        let mut e = Emitter::new(kernel);
+        e.first_node = first;
+        let mut order: Vec<Value> = places.keys().copied().collect();
+        order.sort_unstable();
+        for (i, v) in order.iter().enumerate() {
+            let name = if v.node == node { format!("y{}", v.output) } else { format!("x{i}") };
+            e.stored.insert(*v, name);
+        }
+        let Some(steps) = Steps::of(&mut e, kernel, node).filter(|s| s.count > 0) else {
+            return Ok(vec![]);
+        };
+        let (blocks, threads) = steps.write(&mut e, kernel, kernel.recurrences[&node]);
+        if blocks == 0 {
+            return Ok(vec![]);
+        }
+        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
+        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
+        let (mut parameters, mut arguments) = (vec![], vec![]);
+        let read = order.iter().filter(|v| e.read.contains(v) && v.node != node);
+        let written = steps.results.iter().map(|r| &r.value);
+        for v in read.chain(written) {
+            let (ty, written) = (known(&kernel.program, *v)?, v.node == node);
+            let constant = if written { "" } else { "const " };
+            let (element, place) = (spelling::stored(ty.0), places[v]);
+            parameters.push(format!("GLOBAL({constant}{element}) {}", e.stored[v]));
+            self.reads(place);
+            arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
+        }
+        let ty = kernel.program.ty(Value { node, output: 0 });
+        let what = format!("{}: {ty}, {}.", self.kernel_words(k), Shape::Steps.words());
+        let launch = self.assembled((k, name, what), e, (parameters, arguments), (grid, threads));
+        Ok(vec![launch])
+    }
+}

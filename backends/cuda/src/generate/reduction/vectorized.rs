@@ -1,0 +1,102 @@
+//! Short reductions whose results lie side by side, as those of depthwise convolutions and of pooling with channels last do: a thread has several
+//! results, and what they read lies side by side, too. Found in what is read where, not by the operator.
+
+use super::super::THREADS;
+use super::super::body::store;
+use super::super::emit::{Emitter, side_by_side, widest};
+use super::super::product::Term;
+use super::super::product::simt::open_unrolled;
+use super::super::spelling::{self as spell, Kind};
+use mlc_backends::reference::code::compile::Body;
+use mlc_backends::reference::code::{Int, Real, Slot};
+use mlc_backends::reference::scalar::Monoid;
+use mlc_dsl::ir::{DType, Value};
+
+/// Elements of a reduction at most, and of one whose loops are written out, so that its reads are on their way together.
+const MOST: i64 = 256;
+const UNROLLED: i64 = 32;
+
+/// Such a reduction.
+pub struct Wide {
+    of: Value,
+    at: Vec<Int>,
+    body: Term,
+    over: Vec<(Slot, i64)>,
+    monoid: Monoid,
+    /// Results of a thread.
+    width: i64,
+}
+
+impl Wide {
+    /// The reduction of a value, at these axes, that takes no other one; none along no axis, which has no loop.
+    pub fn of(e: &mut Emitter<'_>, v: Value, index: &[Int], axes: &[(Slot, i64)]) -> Option<Wide> {
+        let found = e.look(&[(v, index.to_vec())]).reductions;
+        let [(of, at)] = found.as_slice() else { return None };
+        let Body::Real(Real::Reduce(r)) = e.placed(*of, at)? else { return None };
+        let elements = r.over.iter().map(|o| o.1).fold(1, i64::saturating_mul);
+        let has_loop = !r.over.is_empty() && (1..=MOST).contains(&elements);
+        if !has_loop || !e.look_at(*of, &r.body).reductions.is_empty() {
+            return None;
+        }
+        let (dtype, results) = (e.type_of(v), axes.iter().map(|a| a.1).product::<i64>());
+        let processors = i64::from(e.kernel().tuning.processors);
+        // As many side by side as leave no multiprocessor idle, but two.
+        let all =
+            [8, 4, 2].into_iter().filter(|&w| w <= widest(dtype) && side_by_side(axes, w) == w);
+        let all: Vec<i64> = all.collect();
+        let busy = all.iter().find(|w| results / (*w * i64::from(THREADS)) >= processors);
+        let width = *busy.or(all.last())?;
+        let (of, at, monoid) = (*of, at.clone(), r.monoid);
+        let wide = Wide { of, at, body: Term::Real(r.body), over: r.over, monoid, width };
+        let accesses = e.trial(|e| wide.sum(e, axes));
+        (accesses.together > 0 && accesses.apart == 0).then_some(wide)
+    }
+
+    /// Writes the function; its blocks and their threads.
+    pub fn write(
+        &self,
+        e: &mut Emitter<'_>,
+        v: Value,
+        dtype: DType,
+        shape: &[i64],
+        axes: &[(Slot, i64)],
+    ) -> (u64, u32) {
+        let (kind, width) = (e.index_type(), self.width);
+        let results = axes.iter().map(|a| a.1).product::<i64>();
+        e.line(format!("{kind} at = (({kind})blockIdx.x * {THREADS} + threadIdx.x) * {width};"));
+        e.line(format!("if (at >= {}) return;", spell::int(results)));
+        self.sum(e, axes);
+        let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
+        let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
+        e.lanes("at", axes, width, |e| {
+            e.know(self.of, &self.at, "sum[lane]");
+            let text = e.element(v, &index);
+            store(e, dtype, shape, &slots, &text);
+        });
+        (((results / width) as u64).div_ceil(THREADS.into()), THREADS)
+    }
+
+    /// Writes the loops that combine the elements of a thread's results.
+    fn sum(&self, e: &mut Emitter<'_>, axes: &[(Slot, i64)]) {
+        let (width, double) = (self.width, e.double(self.of));
+        let (kind, real) = (e.index_type(), spell::real(double));
+        let (op, first) = spell::monoid(self.monoid, Kind::Real(double));
+        e.line(format!("{real} sum[{width}];"));
+        open_unrolled(e, "lane", width);
+        e.line(format!("sum[lane] = {first};"));
+        e.close();
+        let elements = self.over.iter().map(|o| o.1).product::<i64>();
+        for &(slot, n) in &self.over {
+            let i = Emitter::name(slot);
+            if elements <= UNROLLED {
+                e.line("#pragma unroll");
+            }
+            e.open(&format!("for ({kind} {i} = 0; {i} < {n}; ++{i})"));
+        }
+        e.lanes("at", axes, width, |e| {
+            let value = e.term_of(self.of, double, &self.body);
+            e.line(format!("sum[lane] = {op}()(sum[lane], ({real}){value});"));
+        });
+        self.over.iter().for_each(|_| e.close());
+    }
+}

@@ -1,0 +1,5 @@
+//! Types of applications: inferred, instantiated, and why they do not fit.
+
+pub mod infer;
+pub mod instantiate;
+pub mod mismatch;

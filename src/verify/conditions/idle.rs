@@ -1,0 +1,145 @@
+//! Breaks each condition of a law alone: one without which the law still holds is idle, and the law should not ask for it.
+
+use crate::compare::{Trial, has_pole as has_pole_at};
+use crate::law::facts::Conjunct;
+use crate::sample::draft::Stray;
+use crate::sample::values::Round;
+use crate::sample::{self, Draw};
+use crate::{Checker, Evidence};
+use mlc_dsl::expr::Predicate;
+use std::time::{Duration, Instant};
+
+/// Samples taken to break one condition, and all conditions of a law.
+const BREAKING: usize = 700;
+const BREAKING_ALL: usize = 1400;
+
+/// The elements beside a special value, one sample after the other.
+const SPECIAL: [Round; 6] =
+    [Round::Zeros, Round::Zeros, Round::Zeros, Round::Zeros, Round::Normal, Round::Integers];
+
+/// Samples that break a condition, after which it is idle although there could be more.
+const ENOUGH: usize = 64;
+
+/// Work that is done to break all conditions of a law, in draws of attributes.
+const WORK: usize = 40_000;
+
+/// What breaking one condition alone shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    /// The sides differ.
+    Refutes,
+    /// The right side has no type, or another condition no value.
+    Forbids,
+    /// The law still holds.
+    Nothing,
+    /// It cannot be broken.
+    Impossible,
+    /// Too few samples were taken to tell.
+    Unknown,
+}
+
+impl Checker<'_, '_> {
+    /// Breaks each condition alone; a law that still holds does not need it.
+    pub(crate) fn break_conditions(&mut self, evidence: &mut Evidence) {
+        let mut left = BREAKING_ALL;
+        let end = self.work() + WORK;
+        let conjuncts = self.facts.conjuncts.len();
+        for i in 0..conjuncts {
+            let text = self.facts.conjunct_text(i);
+            let now = self.work();
+            let share = end.saturating_sub(now) / (conjuncts - i);
+            match self.break_condition(i, &mut left, now + share) {
+                Break::Refutes => {
+                    evidence.refuting.push(text.clone());
+                    evidence.needed.push(text);
+                }
+                Break::Forbids => evidence.needed.push(text),
+                Break::Unknown => {}
+                Break::Nothing => self.warnings.push(format!(
+                    "condition `{text}` is idle: the law also holds on the samples that break it"
+                )),
+                Break::Impossible => self.warnings.push(format!(
+                    "condition `{text}` is idle: no instance of the left side breaks it"
+                )),
+            }
+        }
+    }
+
+    fn break_condition(&mut self, i: usize, left: &mut usize, end: usize) -> Break {
+        let mut wanted = vec![true; self.facts.conjuncts.len()];
+        let mut met = Break::Impossible;
+        if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
+            wanted[i] = false;
+        }
+        let specials = self.specials_of(i);
+        let (mut has_pole, mut broken, mut enough) = (false, 0, true);
+        for k in 0..BREAKING {
+            let late = Instant::now() > self.deadline + Duration::from_secs(2);
+            if *left == 0 || late || self.work() > end {
+                enough = broken >= ENOUGH;
+                break;
+            }
+            *left -= 1;
+            let mut rng = self.rng.fork();
+            let before: usize = self.tally.right_refused.values().sum();
+            let mut tally = std::mem::take(&mut self.tally);
+            tally.refused.clear();
+            // A number that no range has breaks a condition on it, beside zeros and beside other numbers.
+            let special = specials.get(k / SPECIAL.len());
+            let stray = match special {
+                Some(k) => Stray::Only(*k),
+                None if rng.chance(0.7) => Stray::Any(rng.below(1000)),
+                None => Stray::No,
+            };
+            let extents = sample::emptied(self.facts, k);
+            let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
+            self.tally = tally;
+            if self.tally.right_refused.values().sum::<usize>() > before {
+                return Break::Forbids;
+            }
+            match drawn {
+                Some(Draw::Types(..)) => return Break::Refutes,
+                Some(Draw::Instance(instance)) => {
+                    met = Break::Nothing;
+                    broken += 1;
+                    let round = match &self.facts.conjuncts[i] {
+                        Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
+                            Round::unbounded(rng.below(3))
+                        }
+                        _ if special.is_some() => SPECIAL[k % SPECIAL.len()],
+                        _ => Round::of(rng.below(Round::COUNT)),
+                    };
+                    let (sample, trial) = sample::trial(
+                        self.facts,
+                        *instance,
+                        round,
+                        Some(i),
+                        &mut self.tally,
+                        &mut rng,
+                    );
+                    if let Trial::Differ(_) = trial {
+                        return Break::Refutes;
+                    }
+                    has_pole |= special.is_some() && has_pole_at(&self.facts.codes, &sample);
+                }
+                // What gives other conditions their meaning cannot be broken alone.
+                None if self.tally.undecided() => return Break::Forbids,
+                None if special.is_some() => {}
+                None if k >= 12 + specials.len() * SPECIAL.len() && met == Break::Impossible => {
+                    return met;
+                }
+                None => {}
+            }
+        }
+        // At a pole nothing is held against a law: what keeps away from it is not idle.
+        if has_pole || !enough { Break::Unknown } else { met }
+    }
+
+    /// Special values of the attributes that a condition speaks of.
+    fn specials_of(&self, i: usize) -> Vec<usize> {
+        let Conjunct::Static(e) = &self.facts.conjuncts[i] else { return vec![] };
+        let named = |name: &str| e.any(&mut |e| e.as_name().is_some_and(|n| **n == *name));
+        let all = self.facts.specials.iter().enumerate();
+        all.filter(|(_, (name, _))| named(name)).map(|(k, _)| k).collect()
+    }
+}
