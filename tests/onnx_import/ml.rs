@@ -1,7 +1,7 @@
 //! Operators of `ai.onnx.ml` as converters of classical models write them; expectations are ONNX Runtime's results.
 
-use super::strings::{row, word, words, yields};
 use super::support::*;
+use super::types::strings::{row, word, words, yields};
 use mlc_onnx::{Container, Loops, RawValueInfo};
 
 const ML: &str = "ai.onnx.ml";

@@ -1,5 +1,12 @@
 //! Operators of ONNX Runtime's domain, against the formulas of its documentation.
 
+mod composed;
+mod experts;
+mod fused;
+mod grouped_states;
+mod quantized;
+mod recurrent;
+
 use super::support::*;
 use mlc_onnx::named;
 use std::collections::BTreeSet;

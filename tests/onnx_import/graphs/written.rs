@@ -1,7 +1,7 @@
 //! What is written: operators where they are defined and runtimes have code for them, shapes that hold for empty axes, names, and
 //! operators whose composition gains nothing.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_onnx::{parse_onnx, to_bytes};
 use mlc_rewrite::{Model, Optimizer};
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Floats of at most 8 bits and integers of fewer: conversions as ONNX's tables of Cast say, and quantisation.
 
-use super::support::*;
+use super::super::support::*;
 
 const EIGHT: [(DType, f64); 4] = [
     (DType::F8E4M3FN, 448.0),

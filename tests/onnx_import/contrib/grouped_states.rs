@@ -1,7 +1,7 @@
 //! `GroupQueryAttention` with open extents: states that end where the new keys begin, and states with room behind them, which one model takes both.
 
-use super::contrib::{D, drawn, whole};
-use super::support::*;
+use super::super::support::*;
+use super::{D, drawn, whole};
 use mlc_onnx::to_bytes;
 use mlc_rewrite::{AnyArray, Device, Reader, Session};
 

@@ -3,7 +3,7 @@
 //! `all` stands for the models of a neighbouring `shared/models` folder, with seeded weights and small extents for symbols;
 //! anything else is a folder of filled models, of which the inputs and outputs beside them are used.
 
-#[path = "../../tests/models/fill.rs"]
+#[path = "../../../tests/models/fill.rs"]
 mod fill;
 
 use mlc_backends::Backend;

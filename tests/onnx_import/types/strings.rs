@@ -5,7 +5,7 @@
     reason = "rows of a table look alike"
 )]
 
-use super::support::*;
+use super::super::support::*;
 use mlc_onnx::{parse_onnx, to_bytes};
 use mlc_rewrite::{AnyArray, Device, Model, Outputs};
 

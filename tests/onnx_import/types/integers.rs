@@ -1,7 +1,7 @@
 //! Integers are exact: every width, at the ends of its range, wherever a model meets them. Constants are
 //! computed while reading, while exploring and at the end; inputs by the reference interpreter and by the processor.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_backends::Backend;
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::Value;

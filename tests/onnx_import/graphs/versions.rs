@@ -1,7 +1,7 @@
 //! What is written is valid at the operator set it is written at: element types are those that the version has,
 //! and what has no elements is a constant.
 
-use super::support::*;
+use super::super::support::*;
 
 fn bits(v: &[bool]) -> Tensor {
     bools(&[v.len()], &v.iter().map(|&b| i64::from(b)).collect::<Vec<_>>())

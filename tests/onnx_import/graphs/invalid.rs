@@ -1,7 +1,7 @@
 //! Invalid models are rejected with a location and a help text, and names from a file are escaped and shortened
 //! in messages.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_dsl::plan::Fault;
 use mlc_files::npz;
 use mlc_onnx::{ExportError, NEWEST_OPSET, OnnxError, parse_onnx, write_onnx};

@@ -1,8 +1,8 @@
 //! Branches of convolutions that start at one value and are summed become one convolution, wherever every tap of the
 //! sum is a tap of one of them (RepVGG, Ding et al. 2021; ACNet, Ding et al. 2019).
 
+use super::super::support::*;
 use super::decided::optimized;
-use super::support::*;
 
 /// What is summed: a convolution with its window, or the input as it is or normalised.
 enum Branch {

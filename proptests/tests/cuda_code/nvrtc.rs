@@ -450,7 +450,7 @@ fn has_compiler(test: &str) -> bool {
         };
         // The library is searched for once in a process.
         let mut again = Command::new(std::env::current_exe().expect("a path"));
-        let done = again.args(["--exact", &format!("cuda_nvrtc::{test}"), "--nocapture"]);
+        let done = again.args(["--exact", &format!("cuda_code::nvrtc::{test}"), "--nocapture"]);
         let done = done.env(VARIABLE, path).status().expect("runs");
         assert!(done.success(), "kernels do not compile");
         return false;

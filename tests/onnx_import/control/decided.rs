@@ -1,7 +1,7 @@
 //! What only the data of a run decide, in the middle of a model: `optimize` keeps the node, and optimises what is before it,
 //! behind it and in its bodies.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_rewrite::{AnyArray, Model, Optimizer};
 
 fn value(name: &str, dtype: DType) -> RawValueInfo {

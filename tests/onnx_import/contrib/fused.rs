@@ -1,7 +1,7 @@
 //! Operators of ONNX Runtime's domain that stand for a few of ONNX's, against the formulas of its documentation.
 
-use super::contrib::{contrib, drawn, float, numbers};
-use super::support::*;
+use super::super::support::*;
+use super::{contrib, drawn, float, numbers};
 
 fn bytes(shape: &[usize], v: &[i64]) -> Tensor {
     Tensor::from_i64(DType::U8, shape.to_vec(), v)

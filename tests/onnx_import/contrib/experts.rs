@@ -1,7 +1,7 @@
 //! Mixtures of experts of ONNX Runtime's domain, and products with a table of few bits, against the formulas of its documentation.
 
-use super::contrib::{contrib, drawn, float, numbers};
-use super::support::*;
+use super::super::support::*;
+use super::{contrib, drawn, float, numbers};
 
 const ROWS: usize = 3;
 const EXPERTS: usize = 3;

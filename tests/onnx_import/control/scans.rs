@@ -1,6 +1,6 @@
 //! Operators that ONNX has no node for are written by their meaning: recurrences as `Scan`, others as operators on whole tensors.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_rewrite::{AnyArray, Model, Optimizer};
 
 /// A model as a text, its inputs, and what it is written as.

@@ -1,5 +1,10 @@
 //! Loops, sequences, and what only a run decides.
 
+mod branches;
+mod decided;
+mod runs_in_parts;
+mod scans;
+
 use super::support::*;
 use mlc_onnx::import_stage;
 use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part};

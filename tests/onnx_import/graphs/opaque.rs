@@ -1,7 +1,7 @@
 //! Nodes that nothing declares are kept as they are, whatever is around them is optimised, and inputs that decide
 //! shapes are read for a value. Operators that are written as what they were read as.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_onnx::{export, import_keeping};
 use mlc_rewrite::{AnyArray, ErrorKind, Model, Optimizer, Reader};
 

@@ -1,5 +1,11 @@
 //! Whole graphs: symbols, shapes, branches, faults, names.
 
+mod invalid;
+mod opaque;
+mod reuse;
+mod versions;
+mod written;
+
 use super::support::*;
 
 #[test]

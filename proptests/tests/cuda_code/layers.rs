@@ -1,6 +1,6 @@
 //! The layers of `examples/layers` as generated CUDA code, on the emulator: what they compute is what NumPy does, or they are refused by name.
 
-#[path = "../../tests/layers/table.rs"]
+#[path = "../../../tests/layers/table.rs"]
 mod table;
 
 use mlc_backends::Backend;

@@ -1,7 +1,7 @@
 //! Operators of ONNX Runtime's domain that are made of others: images with their channels last, choices, tables of few bits.
 
-use super::contrib::{contrib, contrib_at, drawn, numbers};
-use super::support::*;
+use super::super::support::*;
+use super::{contrib, contrib_at, drawn, numbers};
 
 fn unsigned(shape: &[usize], v: &[i64]) -> Tensor {
     Tensor::from_i64(DType::U8, shape.to_vec(), v)

@@ -1,6 +1,6 @@
 //! `onnx` items that call others.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_dsl::library::Library;
 use mlc_onnx::*;
 use mlc_rewrite::stdlib;

@@ -1,7 +1,7 @@
 //! Recurrent layers of ONNX Runtime's domain, against the formulas of its documentation.
 
-use super::contrib::{drawn, numbers};
-use super::support::*;
+use super::super::support::*;
+use super::{drawn, numbers};
 
 fn unsigned(shape: &[usize], v: &[i64]) -> Tensor {
     Tensor::from_i64(DType::U8, shape.to_vec(), v)

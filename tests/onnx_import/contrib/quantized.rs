@@ -1,7 +1,7 @@
 //! Operators of ONNX Runtime's domain on quantised numbers, against the formulas of its documentation.
 
-use super::contrib::{B, D, E, H, Heads, attend, contrib, drawn, float, heads, numbers, whole};
-use super::support::*;
+use super::super::support::*;
+use super::{B, D, E, H, Heads, attend, contrib, drawn, float, heads, numbers, whole};
 
 /// A scalar of real numbers, and bytes.
 fn scale(v: f64) -> Arg {

@@ -1,7 +1,7 @@
 //! Models that the data of a run decide at many places: loops whose bodies ask, loops too long to be written out, branches inside of
 //! them, and a suppression of boxes for each class.
 
-use super::support::*;
+use super::super::support::*;
 use mlc_rewrite::{AnyArray, Model};
 
 fn graph(inputs: &[&str], nodes: Vec<RawNode>, outputs: &[&str]) -> RawAttr {

@@ -1,0 +1,5 @@
+//! Operators on element types besides floats.
+
+mod integers;
+mod small_types;
+pub(crate) mod strings;
