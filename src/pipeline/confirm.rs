@@ -6,9 +6,11 @@
 use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
-use crate::pipeline::measure::{self, MARGIN, Runs, anew, keep_read, least};
+use crate::pipeline::measure::{self, MARGIN, Runs, keep_read, least, time_recompiled};
 use crate::pipeline::objective::Objective;
-use crate::pipeline::{self, Optimized, Options};
+use crate::pipeline::options::Options;
+use crate::pipeline::planning::target;
+use crate::pipeline::result::{Found, Optimized};
 use crate::show;
 use mlc_backends::memory;
 use mlc_cpu::Cpu;
@@ -49,12 +51,13 @@ pub trait Verdicts: Debug + Send + Sync {
 
 /// Keeps the optimised plan if it is faster, else the plan as read. Does nothing for other places to run than this
 /// machine's processor, for other objectives than time, and where no kernel was timed.
-pub fn settle(
+pub fn keep_faster(
     source: &Program,
     library: &Arc<Library>,
     options: &Options,
-    mut optimized: Optimized,
+    found: Found,
 ) -> Result<Optimized, Error> {
+    let Found { mut optimized, as_read: plain } = found;
     let applies = library.is_kind_of(&options.target, CPU)
         && options.operators.is_none()
         && options.objective == Objective::Latency
@@ -63,9 +66,8 @@ pub fn settle(
     if !applies {
         return Ok(optimized);
     }
-    let cpu = pipeline::target(library, &options.target)?;
+    let cpu = target(library, &options.target)?;
     let model = options.costing.model(&cpu, source);
-    let plain = pipeline::plan_with(source, library, &cpu, &model, &options.sizes)?;
     let texts = [&plain, &optimized.plan].map(|p| measure::text(p, library));
     if texts[0] == texts[1] {
         return Ok(optimized);
@@ -127,7 +129,7 @@ fn timed(
     threads: usize,
     inputs: &[Tensor],
 ) -> Result<Verdict, Error> {
-    let times = anew(&Cpu::new(threads), &plans, library, inputs, Runs::within(BUDGET))?;
+    let times = time_recompiled(&Cpu::new(threads), &plans, library, inputs, Runs::within(BUDGET))?;
     Ok(Verdict { read: least(&times[0]), optimized: least(&times[1]) })
 }
 

@@ -7,8 +7,9 @@
 use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::options::{Fp, Options};
+use crate::pipeline::report::{Clock, peak_process_bytes};
+use crate::pipeline::result::{Optimized, keep_as_read};
 use crate::pipeline::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
-use crate::pipeline::{self, Clock, Optimized, peak_process_bytes};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_verify::random_inputs::Style;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 const REPEATS: usize = 12;
 
 /// Runs `once` until its result passes the self-check, each time without the laws that were to blame.
-pub(crate) fn hold(
+pub(crate) fn retry_until_verified(
     source: &Program,
     library: &Arc<Library>,
     options: &Options,
@@ -87,7 +88,7 @@ pub(crate) fn hold(
         }
     }
     let Some((o, message)) = last else { return Err(Error::unexpected("nothing was tried")) };
-    let mut o = pipeline::keep_as_read(o, library, &options)?;
+    let mut o = keep_as_read(o, library, &options)?;
     o.report.laws_turned_off = off;
     o.report.kept_as_read = Some(message);
     Ok(o)

@@ -5,7 +5,11 @@
 use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
-use crate::pipeline::{self, Fp, Optimized, Options, Solver};
+use crate::pipeline::options::{Fp, Options, Solver};
+use crate::pipeline::planning::{plan_with, target};
+use crate::pipeline::report::{kernels, operators};
+use crate::pipeline::result::{Found, Optimized};
+use crate::pipeline::search::search;
 use crate::show;
 use mlc_backends::memory;
 use mlc_backends::{Backend, Executable};
@@ -139,7 +143,7 @@ pub fn runs(
 
 /// Seconds of each plan's runs. Plans are compiled twice, in both orders: where the weights of a plan come to lie in memory
 /// depends on what was compiled before, and may matter more than the plan.
-pub fn anew(
+pub fn time_recompiled(
     backend: &dyn Backend,
     plans: &[&Plan],
     library: &Arc<Library>,
@@ -188,20 +192,21 @@ pub fn choose(
     source: &Program,
     library: &Arc<Library>,
     options: &Options,
-    optimized: Optimized,
+    found: Found,
 ) -> Result<Optimized, Error> {
     let began = Instant::now();
-    let cpu = pipeline::target(library, "cpu")?;
+    let cpu = target(library, CPU)?;
     let model = options.costing.model(&cpu, source);
-    let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model, &options.sizes);
-    let needs =
-        RunResources::of_plan(&plan_of(source)?, library, &random_inputs::symbols(source, library));
+    let plan_of = |p: &Program| plan_with(p, library, &cpu, &model, &options.sizes);
+    let is_own = options.operators.is_none() && library.is_kind_of(&options.target, CPU);
+    let Found { optimized, as_read } = found;
+    let as_read = if is_own { as_read } else { plan_of(source)? };
+    let needs = RunResources::of_plan(&as_read, library, &random_inputs::symbols(source, library));
     let afforded = needs.afford(memory::limit(options.guard.memory));
     afforded.map_err(|e| Error::from(e).before("plans cannot be timed"))?;
     let inputs = random_inputs::inputs(source, library, options.seed)
         .ok_or_else(|| Error::unsized_inputs().before("plans cannot be timed"))?;
-    let is_own = options.operators.is_none() && library.is_kind_of(&options.target, CPU);
-    let mut all = vec![Candidate { name: "as read".into(), plan: plan_of(source)?, found: None }];
+    let mut all = vec![Candidate { name: "as read".into(), plan: as_read, found: None }];
     let mut known = vec![text(&all[0].plan, library)];
     let mut add = |name: String, o: Optimized, base: bool| -> Result<(), Error> {
         let plan = if is_own { o.plan.clone() } else { plan_of(&o.program)? };
@@ -214,12 +219,12 @@ pub fn choose(
     };
     add("optimised".into(), optimized, true)?;
     for (name, o) in points(options, options.costing.measure.saturating_sub(2)) {
-        add(name, pipeline::optimize_once(source.clone(), library, &o)?, false)?;
+        add(name, search(source.clone(), library, &o)?.optimized, false)?;
     }
     let backend = Cpu::new(options.threads);
     let plans: Vec<&Plan> = all.iter().map(|c| &c.plan).collect();
     let times = |plans: &[&Plan], budget| -> Result<Vec<f64>, Error> {
-        let times = anew(&backend, plans, library, &inputs, Runs::within(budget))?;
+        let times = time_recompiled(&backend, plans, library, &inputs, Runs::within(budget))?;
         Ok(times.iter().map(|t| least(t)).collect())
     };
     let fastest = times(&plans, BUDGET)?;
@@ -258,9 +263,9 @@ pub(crate) fn keep_read(
         Some(_) => source.clone(),
     };
     out.report.cost_after = out.report.cost_before;
-    out.report.operators_after = pipeline::operators(&out.program);
+    out.report.operators_after = operators(&out.program);
     out.report.nodes_after = out.report.operators_after;
-    out.report.kernels = pipeline::kernels(&plain, library);
+    out.report.kernels = kernels(&plain, library);
     out.plan = plain;
 }
 

@@ -4,9 +4,10 @@
 //! objective; the best of these and of the original program is taken, among equal ones the fastest.
 
 use crate::error::Error;
+use crate::pipeline::options::Options;
+use crate::pipeline::planning::target;
 use crate::pipeline::report::CLOSE;
 use crate::pipeline::sized_prices::SizedPrices;
-use crate::pipeline::{self, Options};
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -123,7 +124,7 @@ impl<'a> Evaluation<'a> {
         library: &'a Library,
         source: &Program,
     ) -> Result<Evaluation<'a>, Error> {
-        let target = pipeline::target(library, &options.target)?;
+        let target = target(library, &options.target)?;
         let model = options.costing.model(&target, source);
         let prices = SizedPrices::new(library, &options.sizes, source, || {
             TargetPrices::new(library, &target, options.operators.clone()).with_model(model.clone())

@@ -223,8 +223,8 @@ fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>
     let mut tries = vec![("optimised".to_string(), base.clone())];
     tries.extend(points(base, 6).into_iter().filter(|(_, o)| o.costing.jitter.is_none()));
     for (name, o) in tries {
-        let found = pipeline::optimize_once(model.program().clone(), model.library(), &o)?;
-        keep(name, found.plan);
+        let found = pipeline::search(model.program().clone(), model.library(), &o)?;
+        keep(name, found.optimized.plan);
     }
     let spread = |seed: u64| SPREADS[seed as usize % SPREADS.len()];
     let off: Vec<Jitter> =

@@ -374,7 +374,7 @@ impl Bench<'_> {
         let Bench { args, library, inputs, named } = self;
         args.turn()?;
         let place = device.backend()?;
-        let times = measure::anew(&*place, &plans, library, inputs, args.count())?;
+        let times = measure::time_recompiled(&*place, &plans, library, inputs, args.count())?;
         let (mut kernels, mut roofline) = (None, None);
         if args.kernels {
             let watcher = device.watcher()?;

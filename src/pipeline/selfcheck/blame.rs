@@ -3,7 +3,7 @@
 
 use super::{Check, Failure, INTERPRETED, InputSet, Rule, Runs, beside, operations, verdict};
 use crate::error::Error;
-use crate::pipeline::Optimized;
+use crate::pipeline::result::Optimized;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;

@@ -21,7 +21,8 @@ pub(crate) use sets::named;
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
 use crate::error::Error;
-use crate::pipeline::{Fp, Optimized};
+use crate::pipeline::options::Fp;
+use crate::pipeline::result::Optimized;
 use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError, Executable};
 use mlc_cpu::Cpu;

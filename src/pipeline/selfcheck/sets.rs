@@ -5,7 +5,7 @@
 use super::report::InputSetReport;
 use super::room::Room;
 use super::{CHECKED, Check, INTERPRETED, InputSet};
-use crate::pipeline::Fp;
+use crate::pipeline::options::Fp;
 use mlc_dsl::ir::Program;
 use mlc_dsl::plan::Plan;
 use mlc_verify::random_inputs::{self, Style, Symbols};

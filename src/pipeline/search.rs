@@ -1,0 +1,349 @@
+//! The search: from a program to the best of the equal programs that exploration finds. Nothing is run or compared here.
+
+use crate::error::Error;
+use crate::pipeline::laws::active_laws;
+use crate::pipeline::objective::{Candidate, Evaluation, Objective, distinct, is_same, stored};
+use crate::pipeline::options::Options;
+use crate::pipeline::planning::target;
+use crate::pipeline::report::{Clock, kernels, peak_process_bytes, report};
+use crate::pipeline::result::{Found, Optimized, Searched};
+use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::pattern::{is_early, is_late, is_normal};
+use mlc_dsl::plan::Plan;
+use mlc_explore::constants::folding::{self, Memo};
+use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
+use mlc_explore::progress;
+use mlc_explore::{Explored, Extracted, Limits, explore};
+use mlc_extract::cost::target::{Aim, Jitter, TargetPrices};
+use mlc_extract::kernels::selection::select_kernels_from;
+use mlc_extract::{GreedyDag, Size};
+use std::sync::Arc;
+
+/// The best of the programs that exploration finds equal to `source`. Nothing is compared or timed.
+///
+/// # Errors
+/// There is no such target or law; a constant cannot be computed.
+pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Result<Found, Error> {
+    let mut clock = Clock::default();
+    let target = target(library, &options.target)?;
+    let (late, laws): (Vec<u32>, Vec<u32>) = active_laws(library, &target, options, &source)?
+        .into_iter()
+        .partition(|&l| is_late(&library.laws[l as usize]));
+    let model = options.costing.model(&target, &source);
+    let mut notes = Vec::new();
+    let evaluation = Evaluation::new(options, library, &source)?;
+    let plain = evaluation.plain();
+    let at = |aim, size: &Size| {
+        TargetPrices::new(library, &target, options.operators.clone())
+            .with_model(model.clone())
+            .aimed(aim)
+            .at(size.clone())
+    };
+    let first = if options.costing.few { Aim::Few } else { Aim::Time };
+    // What is best at one size may be bad at another: each size has an extraction of its own, and the best for all is kept.
+    let mut all: Vec<_> = evaluation
+        .prices
+        .sizes()
+        .map(|size| at(first, size).jittered(options.costing.jitter))
+        .collect();
+    let (main, sizes) = (evaluation.prices.first().works().size().clone(), all.len());
+    all.extend(
+        options
+            .objective
+            .aims()
+            .into_iter()
+            .map(|aim| at(aim, &main).jittered(options.costing.jitter)),
+    );
+    let with = |kernel, factor, size| {
+        at(first, size).with_model(model.clone().with_factor(kernel, factor))
+    };
+    let convolves = !late.is_empty() && plain.plan.kernels.iter().any(|k| k.name == CONV);
+    if convolves {
+        all.push(with(CONV, OF_CONV, &main));
+    }
+    clock.stage("constants");
+    let limits = options.limits.for_gain(plain.seconds);
+    let begun = begin_with(&source, library, &laws, &limits, &all[0])?;
+    let begin = begun.as_ref().unwrap_or(&source);
+    clock.stage("early laws");
+    let shared = if options.share_blocks {
+        shared(begin, library, &laws, options, &limits, &all, &mut clock)?
+    } else {
+        None
+    };
+    // Where little is to be explored, the whole shows what only all copies together allow.
+    let is_small = |e: &Explored, copies: usize| e.size().0 * copies / KEPT <= options.limits.nodes;
+    let rest = match &shared {
+        Some(s) if s.one_for_all => Some(&s.extracted[0].program),
+        Some(s) if !is_small(&s.explored, s.copies) => None,
+        _ => Some(begin),
+    };
+    let whole = rest.map(|program| -> Result<(Explored, Vec<Extracted>), Error> {
+        let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
+        clock.stage("explore");
+        progress::at("extracting", None);
+        let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
+        clock.stage("extract");
+        Ok((explored, extracted))
+    });
+    let (explored, mut extracted) = match (shared, whole.transpose()?) {
+        (Some(s), Some(whole)) if whole.1[0].cost < s.extracted[0].cost * (1.0 - SAME) => whole,
+        (Some(s), _) => {
+            notes.push(s.note());
+            (s.explored, s.extracted)
+        }
+        (None, Some(whole)) => whole,
+        (None, None) => return Err(Error::unexpected("nothing was explored")),
+    };
+    let of_convolutions = if convolves { extracted.pop() } else { None };
+    let mut found = distinct(extracted)
+        .into_iter()
+        .map(|e| Ok((evaluation.of_extracted(&e)?, e)))
+        .collect::<Result<Vec<(Candidate, Extracted)>, Error>>()?;
+    clock.stage("constants");
+    let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
+        true => i,
+        false => best,
+    });
+    let (mut chosen, mut extracted) = found.swap_remove(best);
+    let lean: Vec<_> = evaluation.prices.sizes().map(|size| with(RELAYOUT, 0.0, size)).collect();
+    let prices = all[..sizes].iter().zip(&lean).flat_map(|(true_, lean)| [true_, lean]).collect();
+    let late = Late { laws: &late, prices, evaluation: &evaluation };
+    let mut of_late = None;
+    if let Some((better, search)) = late.search(&chosen, &chosen, library, &limits)? {
+        (chosen, of_late) = (better, Some(search));
+    }
+    if let Some(e) = of_convolutions.filter(|e| !is_same(&e.program, &extracted.program)) {
+        let start = evaluation.of_extracted(&e)?;
+        if let Some((better, search)) = late.search(&start, &chosen, library, &limits)? {
+            (chosen, extracted, of_late) = (better, e, Some(search));
+        }
+    }
+    clock.stage("late laws");
+    let permitted = extracted.source_cost.is_some()
+        || options.objective != Objective::Latency
+        || operators_of(&plain.plan.program).all(|c| evaluation.prices.first().permits(c));
+    let kept = permitted && options.costing.jitter.is_none() && plain.beats(&chosen);
+    if kept {
+        // Candidates are bounded and a block's cut is not crossed: the plan has the last word.
+        notes.push("the program as read is the best found: it is kept".to_string());
+        chosen = plain.clone();
+    }
+    clock.stage("plan");
+    let program = chosen.plan.program.clone();
+    let mut report = report(&source, &program, &explored, &extracted, library);
+    report.gap = match extracted.cost > 0.0 {
+        true => (1.0 - extracted.lower_bound / extracted.cost).max(0.0),
+        false => 0.0,
+    };
+    report.cost_model = model.source.clone();
+    report.cost_model_given = options.costing.is_given();
+    report.figures(&evaluation, stored(&source), &chosen);
+    report.kernels = kernels(&chosen.plan, library);
+    report.notes = notes;
+    report.as_read = kept;
+    if kept {
+        report.proof.clear();
+    }
+    clock.stage("report");
+    report.seconds = clock.stages;
+    report.peak_process_bytes = peak_process_bytes();
+    let as_read = plain.plan.clone();
+    let plan = chosen.plan;
+    let optimized = Optimized { source, program, plan, explored, extracted, late: of_late, report };
+    Ok(Found { optimized, as_read })
+}
+
+/// What the search begins with, if an early law applies: the result of first searches, each of which begins with that of the one
+/// before. Sums of many terms have too many parts for one search to meet them all.
+fn begin_with(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+) -> Result<Option<Program>, Error> {
+    let mut begin: Option<Program> = None;
+    for _ in 0..FIRST_SEARCHES {
+        let from = begin.as_ref().unwrap_or(source);
+        match first_search(from, library, laws, limits, prices)? {
+            Some(better) => begin = Some(better),
+            None => break,
+        }
+    }
+    Ok(begin)
+}
+
+/// The result of a search with the early laws and the normal form alone, if an early law applies.
+fn first_search(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+) -> Result<Option<Program>, Error> {
+    let law = |l: u32| &library.laws[l as usize];
+    let early: Vec<u32> =
+        laws.iter().copied().filter(|&l| is_early(law(l)) || is_normal(law(l))).collect();
+    if !early.iter().any(|&l| is_early(law(l))) {
+        return Ok(None);
+    }
+    // Most of what these laws make is smaller than what it stands for, but stands beside it.
+    let limits = Limits { nodes: limits.nodes.max(GROWTH * source.nodes.len()), ..limits.clone() };
+    let mut explored = explore(library.clone(), source.clone(), &early, &limits);
+    if !explored.profiles.iter().any(|(l, p)| is_early(law(*l)) && p.applications > 0) {
+        return Ok(None);
+    }
+    let extracted = explored.extract(prices, &QUICK)?;
+    let is_better = extracted.source_cost.is_none_or(|before| extracted.cost < before);
+    Ok(is_better.then(|| folding::fold(&extracted.program, library)).transpose()?)
+}
+
+/// The kernel that changes layouts, and that of convolutions, whose channels late laws put last: what it is priced at for a search that
+/// begins with convolutions where products take as long.
+const RELAYOUT: &str = "relayout";
+const CONV: &str = "conv";
+const OF_CONV: f64 = 0.8;
+
+/// A search with the late laws alone.
+struct Late<'a> {
+    laws: &'a [u32],
+    /// Of each size those that are true, and those at which layouts change for nothing: a chain of operators in another layout pays only as a whole,
+    /// and a search that is not exhaustive meets no part of it that does.
+    prices: Vec<&'a TargetPrices<'a>>,
+    evaluation: &'a Evaluation<'a>,
+}
+
+impl Late<'_> {
+    /// The best result of a search that begins at `start`, if it is better than `known`, and the search.
+    fn search(
+        &self,
+        start: &Candidate,
+        known: &Candidate,
+        library: &Arc<Library>,
+        limits: &Limits,
+    ) -> Result<Option<(Candidate, Searched)>, Error> {
+        if self.laws.is_empty() {
+            return Ok(None);
+        }
+        let mut explored = explore(library.clone(), start.plan.program.clone(), self.laws, limits);
+        if explored.steps() == 0 {
+            return Ok(None);
+        }
+        let mut best: Option<(Candidate, Extracted)> = None;
+        for prices in &self.prices {
+            let extractor = self.evaluation.options.extractor_for(prices);
+            let extracted = explored.extract(prices, &*extractor)?;
+            let found = self.evaluation.of_extracted(&extracted)?;
+            if found.beats(best.as_ref().map_or(known, |b| &b.0)) {
+                best = Some((found, extracted));
+            }
+        }
+        Ok(best.map(|(found, extracted)| (found, (explored, extracted))))
+    }
+}
+
+/// The operators of a program's applications.
+fn operators_of(program: &Program) -> impl Iterator<Item = CallId> {
+    program.nodes.iter().filter_map(|n| match n.kind {
+        NodeKind::Apply(call, _) => Some(call),
+        NodeKind::Input(_) | NodeKind::Const(_) => None,
+    })
+}
+
+/// One extraction for each of the prices.
+fn each<E: Into<Error>>(
+    prices: &[TargetPrices<'_>],
+    mut extract: impl FnMut(&TargetPrices<'_>) -> Result<Extracted, E>,
+) -> Result<Vec<Extracted>, Error> {
+    prices.iter().map(|p| extract(p).map_err(Into::into)).collect()
+}
+
+/// Plans of one e-graph under prices that are off on purpose, one for each.
+pub fn variants(
+    source: &Program,
+    library: &Arc<Library>,
+    options: &Options,
+    prices_off: &[Jitter],
+) -> Result<Vec<Plan>, Error> {
+    let target = target(library, &options.target)?;
+    let mut laws = active_laws(library, &target, options, source)?;
+    laws.retain(|&l| !is_late(&library.laws[l as usize]));
+    let model = options.costing.model(&target, source);
+    let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+    let mut memo = Memo::default();
+    let mut plan = |jitter: &Jitter| {
+        let prices = TargetPrices::new(library, &target, options.operators.clone())
+            .with_model(model.clone())
+            .jittered(Some(*jitter));
+        let extracted = explored.extract(&prices, &QUICK)?;
+        let Extracted { program, kernels, .. } = &extracted;
+        let (program, chosen) = folding::fold_chosen(program, kernels, library, &mut memo)?;
+        let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
+        Ok(select_kernels_from(program, &chosen, library, &prices))
+    };
+    prices_off.iter().map(&mut plan).collect()
+}
+
+/// First searches at most.
+const FIRST_SEARCHES: usize = 8;
+
+/// Nodes of the first search for each of the program.
+const GROWTH: usize = 6;
+
+/// Steps that extraction may take to compare the places where a block can be cut.
+const QUICK: GreedyDag = GreedyDag { steps: 1_000_000 };
+
+/// Copies of a block that are explored for all of them.
+const KEPT: usize = 4;
+
+/// Costs that differ by no more than this part are equal.
+const SAME: f64 = 1e-9;
+
+/// What exploring a block once for all of its copies found.
+struct Shared {
+    explored: Explored,
+    extracted: Vec<Extracted>,
+    copies: usize,
+    operators: usize,
+    /// One copy does for all: what is left is explored as a whole.
+    one_for_all: bool,
+}
+
+impl Shared {
+    fn note(&self) -> String {
+        let (copies, operators) = (self.copies, self.operators);
+        format!(
+            "a block of {operators} operators occurs {copies} times: explored once for all copies"
+        )
+    }
+}
+
+/// Explores a repeated block once for all its copies. Nothing if there is none, or if the program as read
+/// is cheaper than what that finds.
+fn shared(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    options: &Options,
+    limits: &Limits,
+    prices: &[TargetPrices<'_>],
+    clock: &mut Clock,
+) -> Result<Option<Shared>, Error> {
+    let Some(repeat) = RepeatedBlock::find(source) else { return Ok(None) };
+    clock.stage("find blocks");
+    let mut repeated = OutlinedProgram::explore(source, repeat, library, laws, limits);
+    clock.stage("explore");
+    progress::at("extracting", None);
+    let extract =
+        |p: &TargetPrices<'_>| repeated.extract(source, p, &QUICK, &*options.extractor_for(p));
+    let extracted = each(prices, extract)?;
+    clock.stage("extract");
+    let first = &extracted[0];
+    let better = first.source_cost.is_none_or(|before| first.cost <= before);
+    let (copies, operators) = repeated.size();
+    let one_for_all = repeated.is_idempotent();
+    let explored = repeated.explored;
+    Ok(better.then_some(Shared { explored, extracted, copies, operators, one_for_all }))
+}
