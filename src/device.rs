@@ -6,6 +6,7 @@ use crate::error::ErrorKind;
 #[cfg(feature = "cli")]
 use crate::kernel_times::Watcher;
 use crate::pipeline::options::Fp;
+use crate::pipeline::planning::{CPU, CUDA};
 use mlc_backends::Backend;
 #[cfg(feature = "cuda")]
 use mlc_backends::BackendError;
@@ -41,12 +42,6 @@ pub struct Device {
     fp: Fp,
 }
 
-/// The target of this machine's processor; those that describe its vectors extend it.
-pub(crate) const CPU: &str = "cpu";
-
-/// The target of NVIDIA devices; those that describe single ones extend it.
-pub(crate) const CUDA: &str = "cuda";
-
 /// What tells an NVIDIA device from others.
 #[cfg(feature = "cli")]
 pub(crate) struct Facts {
@@ -61,11 +56,6 @@ pub(crate) struct Facts {
 /// Bytes of a plan's constants.
 pub(crate) fn constants(plan: &Plan) -> u64 {
     plan.program.consts.bytes()
-}
-
-/// True if results for a target are run here, and not files for a runtime.
-pub(crate) fn is_run_here(library: &Library, target: &str) -> bool {
-    library.is_kind_of(target, CPU) || library.is_kind_of(target, CUDA)
 }
 
 impl Device {

@@ -90,7 +90,7 @@ pub use mlc_weights::Metadata;
 pub use model::{Model, Reader, TensorInfo};
 pub use optimizer::{OptimizedModel, Optimizer};
 pub use pipeline::Report;
-pub use pipeline::objective::Objective;
+pub use pipeline::options::Objective;
 pub use pipeline::options::{Fp, Options, Solver};
 pub use session::{Binding, Outputs, Session};
 

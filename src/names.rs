@@ -2,6 +2,7 @@
 
 pub use mlc_dsl::diagnostics::suggestions::nearest;
 use mlc_dsl::library::{LawOrigin, Library};
+use mlc_explore::Reason;
 use std::collections::BTreeSet;
 
 /// Names of everything that `explain` tells of, as people wrote it: operators, layers and laws.
@@ -28,4 +29,15 @@ pub fn hint<'a>(
     otherwise: &str,
 ) -> String {
     meant(name, known, otherwise).map(|help| format!("\nhelp: {help}")).unwrap_or_default()
+}
+
+/// The name of a reason: a law's, or what the tool does by itself.
+pub fn reason(library: &Library, reason: Reason) -> String {
+    match reason {
+        Reason::Law(i) => library.laws[i as usize].name.to_string(),
+        Reason::ConstantFolding => "(constant folding)".into(),
+        Reason::UniformConstant => "(uniform constant)".into(),
+        Reason::SameElements => "(same elements)".into(),
+        Reason::Definition => "(definition)".into(),
+    }
 }

@@ -1,24 +1,29 @@
 //! The optimiser as a builder, and its result.
 
 use crate::as_read::AsRead;
-use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
+use crate::device::{BackendKind, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
 use crate::model::{Model, Reader, TensorInfo};
 use crate::onnx_target::kept_operators;
 use crate::pipeline::costing::Costing;
 use crate::pipeline::extent_ranges::{ExtentRanges, size_of};
-use crate::pipeline::objective::Objective;
-use crate::pipeline::options::{Fp, Options, Solver, tolerance};
+use crate::pipeline::options::Objective;
+use crate::pipeline::options::{Fp, Guard, Options, Solver, tolerance};
+use crate::pipeline::planning::CUDA;
 use crate::pipeline::report::{Report, operators};
-use crate::pipeline::selfcheck::Guard;
 use crate::session::staged::Prepare;
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
 use crate::{model, names, onnx_target, pipeline, profile, show};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
+#[cfg(feature = "cli")]
+use mlc_extract::CostModel;
+use mlc_extract::Size;
 use mlc_onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
 use std::borrow::Cow;
 use std::fmt;
@@ -36,8 +41,14 @@ pub struct Optimizer {
     profile: Option<PathBuf>,
     opset: Option<i64>,
     place: BackendKind,
+    /// Where sessions run, in place of what the target says.
+    device: Option<Device>,
     check: Vec<Vec<(String, AnyArray)>>,
     ranges: ExtentRanges,
+    /// Open extents are priced at the sizes of the given inputs and at no other.
+    for_given: bool,
+    /// The result is a file, whatever the target.
+    for_file: bool,
 }
 
 impl Default for Optimizer {
@@ -50,8 +61,11 @@ impl Default for Optimizer {
             profile: None,
             opset: None,
             place: BackendKind::Cpu,
+            device: None,
             check: vec![],
             ranges: ExtentRanges::default(),
+            for_given: false,
+            for_file: false,
         }
         .threads(all_threads())
     }
@@ -222,6 +236,32 @@ impl Optimizer {
         self
     }
 
+    /// Sessions run on this device, whose figures prices are of.
+    pub(crate) fn on(self, device: Device) -> Optimizer {
+        Optimizer { device: Some(device), ..self }
+    }
+
+    /// Ranges of extents, in place of those that were said.
+    pub(crate) fn ranges(self, ranges: ExtentRanges) -> Optimizer {
+        Optimizer { ranges, ..self }
+    }
+
+    /// The result is for the given inputs: open extents are priced at their sizes alone, if there are any.
+    pub(crate) fn for_given(self) -> Optimizer {
+        Optimizer { for_given: true, ..self }
+    }
+
+    /// The result is written as a file, also for a target that runs here.
+    pub(crate) fn for_file(self) -> Optimizer {
+        Optimizer { for_file: true, ..self }
+    }
+
+    /// The plan of a model as it was read, on the target and at the prices that a result is held against.
+    pub(crate) fn plan_as_read(&self, model: &Model) -> Result<Plan, Error> {
+        let options = self.options(model)?;
+        with_room(|| pipeline::plan_as_read(&model.program, &model.library, &options))
+    }
+
     /// Most that an element of the result may be off, as a part of its output's largest element.
     pub fn tolerance(mut self, part: f64) -> Optimizer {
         self.options.guard.tolerance = Some(part);
@@ -244,7 +284,8 @@ impl Optimizer {
 
     fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
         let mut options = self.options(&model)?;
-        let model = match onnx_target::is_written(&model.library, &options.target) {
+        let is_file = self.for_file || onnx_target::is_written(&model.library, &options.target);
+        let model = match is_file {
             true => {
                 let opset = onnx_target::opset(&info(&model), self.opset)?;
                 model.written_at(opset)?
@@ -256,16 +297,10 @@ impl Optimizer {
         explain::name_all(&mut program, &model.library);
         let mut info = info(&model);
         let opset = onnx_target::opset(&info, self.opset)?;
-        let place = match model.library.is_kind_of(&options.target, CUDA) {
-            true => BackendKind::Cuda,
-            false => self.place,
-        };
-        let mut device = Device::of(place).threads(options.threads).fp(options.fp);
-        if let Some(bytes) = options.guard.memory {
-            device = device.memory(bytes);
-        }
-        options.costing.described = device.described(&model.library, &options.target);
-        let (mut result, raw) = if onnx_target::is_written(&model.library, &options.target) {
+        let device = self.device_for(&model.library, &options);
+        let described = || device.described(&model.library, &options.target);
+        options.costing.described = options.costing.described.take().or_else(described);
+        let (mut result, raw) = if is_file {
             onnx_target::prepare(&mut options, &mut info, &model.library, opset);
             let mut named = model.clone();
             named.program = program;
@@ -280,6 +315,22 @@ impl Optimizer {
         }
         drop(held);
         Ok(OptimizedModel { model, result, options, raw, info, opset, device })
+    }
+
+    /// Where sessions run.
+    fn device_for(&self, library: &Library, options: &Options) -> Device {
+        if let Some(device) = &self.device {
+            return device.clone();
+        }
+        let place = match library.is_kind_of(&options.target, CUDA) {
+            true => BackendKind::Cuda,
+            false => self.place,
+        };
+        let device = Device::of(place).threads(options.threads).fp(options.fp);
+        match options.guard.memory {
+            Some(bytes) => device.memory(bytes),
+            None => device,
+        }
     }
 
     /// The options of the pipeline, as far as they depend on the model.
@@ -299,15 +350,24 @@ impl Optimizer {
             in_order(&model.program, named)
         };
         let given: Result<Vec<Vec<Tensor>>, Error> = self.check.iter().map(sample).collect();
-        options.guard.given = given?;
-        options.sizes = match self.ranges.is_empty() {
-            true => {
-                let given = options.guard.given.iter().map(|g| size_of(&model.program, g));
-                given.chain(options.sizes).collect()
-            }
-            false => self.ranges.sizes(&model.program)?,
-        };
+        options.guard.given.extend(given?);
+        options.sizes = self.sizes(model, &options)?;
         Ok(options)
+    }
+}
+
+impl Optimizer {
+    /// The sizes that programs with open extents are priced at.
+    fn sizes(&self, model: &Model, options: &Options) -> Result<Vec<Size>, Error> {
+        if !self.ranges.is_empty() {
+            return self.ranges.sizes(&model.program);
+        }
+        let given = options.guard.given.iter().map(|g| size_of(&model.program, g));
+        Ok(match self.for_given && !options.guard.given.is_empty() {
+            true => given.take(1).collect(),
+            // The result serves other sizes, too.
+            false => given.chain(options.sizes.iter().cloned()).collect(),
+        })
     }
 }
 
@@ -446,14 +506,20 @@ impl OptimizedModel {
     /// # Errors
     /// Nothing has that name.
     pub fn why_not(&self, name: &str) -> Result<WhyNot, Error> {
+        self.why_not_at(name, None)
+    }
+
+    /// The same of one node of the model.
+    pub(crate) fn why_not_at(&self, name: &str, node: Option<&str>) -> Result<WhyNot, Error> {
         with_room(|| {
             let (library, options) = (&self.model.library, &self.options);
             let prices = pipeline::prices(library, options, &self.result.source)?;
             let calls = mlc_onnx::named(library, self.opset, &options.target, name);
             let asked = (name, calls.as_slice());
-            explain::why_not(&self.result, library, &prices, options, asked, None).ok_or_else(
+            explain::why_not(&self.result, library, &prices, options, asked, node).ok_or_else(
                 || {
-                    let known = names::declared(library);
+                    let mut known = names::declared(library);
+                    known.extend(library.onnx.iter().map(|o| &*o.name));
                     let message = format!("there is no law and no operator `{}`", shown(name));
                     let help = names::meant(name, &known, "`mlc-rewrite list` names them");
                     Error::new(ErrorKind::Setting, message).or_help(help)
@@ -471,6 +537,34 @@ impl OptimizedModel {
             let (library, options) = (&self.model.library, &self.options);
             explain::explain(&self.result, library, options)
         })
+    }
+
+    /// The same, with what each law gains: the model is optimised once more without it, one law after another.
+    pub(crate) fn explain_gains(&self) -> Result<Explanation, Error> {
+        let mut explanation = self.explain()?;
+        with_room(|| {
+            let (library, options) = (&self.model.library, &self.options);
+            explain::leave_out(&mut explanation, &self.result.source, library, options)
+        })?;
+        Ok(explanation)
+    }
+
+    /// What of the model each kernel of the plan came from.
+    #[cfg(feature = "cli")]
+    pub(crate) fn kernel_origins(&self) -> Result<Vec<explain::Origin>, Error> {
+        explain::kernel_origins(&self.result, &self.model.library, &self.options)
+    }
+
+    /// What kernels are estimated to take.
+    #[cfg(feature = "cli")]
+    pub(crate) fn cost_model(&self) -> Result<CostModel, Error> {
+        let target = pipeline::target(&self.model.library, &self.options.target)?;
+        Ok(self.options.costing.model(&target, &self.model.program))
+    }
+
+    /// The model as it was read for this result.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
     }
 
     /// The result as a text of the language.

@@ -5,9 +5,8 @@
 
 mod nodes;
 mod place;
-mod report;
 
-pub use report::{ByNodes, ByNodesSet};
+pub use crate::pipeline::selfcheck::by_nodes::{ByNodes, ByNodesSet};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;

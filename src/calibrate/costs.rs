@@ -4,8 +4,8 @@ use super::machine::Hardware;
 use super::store::{Store, usual_path};
 use super::stored;
 use crate::error::{Error, ErrorKind};
-use crate::pipeline::confirm::{Verdict, Verdicts};
 use crate::pipeline::costing::Costing;
+use crate::pipeline::costing::{Verdict, Verdicts};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

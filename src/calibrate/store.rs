@@ -5,7 +5,7 @@
 //! it can be read while others write it. Writers wait for each other.
 
 use super::timing::Times;
-use crate::pipeline::confirm::Verdict;
+use crate::pipeline::costing::Verdict;
 use anyhow::{Context, anyhow};
 use mlc_extract::Work;
 use serde::{Deserialize, Serialize};

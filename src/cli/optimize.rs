@@ -6,21 +6,17 @@ use super::options::selfcheck::{Checking, samples, told, warn};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
 use super::{Common, Findings, named};
-use crate::as_read::AsRead;
-use crate::error::Error;
 use crate::explain::seconds;
 use crate::model::{Model, input_names};
-use crate::onnx_target;
-use crate::onnx_target::kept_operators;
-use crate::pipeline::extent_ranges::size_of;
-use crate::pipeline::objective::Objective;
+use crate::optimizer::Optimizer;
+use crate::pipeline::options::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
 use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
 use mlc_explore::LawProfile;
-use mlc_onnx::{ExternalData, write_onnx_with};
+use mlc_onnx::ExternalData;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -87,38 +83,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     begin(&mut args)?;
     let model = load_offering(&args.model, &args.common, &args.shapes, offered(&args)?)?;
     told_notes(&model, &args.common);
-    let opset = onnx_target::opset(&crate::optimizer::info(&model), args.opset)?;
-    let told: Vec<String> = model.notes().to_vec();
-    let model = model.written_at(opset)?;
-    args.common.screen.notes(model.notes().iter().filter(|n| !told.contains(n)));
-    let mut info = crate::optimizer::info(&model);
-    let mut model = model;
-    if model.info.is_none() {
-        crate::explain::name_all(&mut model.program, &model.library);
-    }
     clock.stage("read");
-    let mut options = args.tuning.options(&args.target, &args.common)?;
-    options.without.extend(model.own_laws());
-    let given = given(&args, &model)?;
-    if !args.shapes.enter(&mut options, &model.program)? {
-        // The result serves other sizes, too.
-        let sizes = given.iter().map(|inputs| size_of(&model.program, inputs));
-        options.sizes = sizes.chain(options.sizes).collect();
-    }
-    args.checking.enter(&mut options, given)?;
-    onnx_target::prepare(&mut options, &mut info, &model.library, opset);
-    let mut held = AsRead::check(&model, &mut options)?;
-    clock.stage("file's operators");
-    let (optimized, raw) = kept_operators::optimize(&model, &info, opset, &options)?;
+    let optimized = optimizer(&args, &model)?.optimize(&model)?;
     clock.stage("optimize");
-    let mut report = optimized.report.clone();
-    if let Some(held) = &mut held {
-        held.written(&raw)?;
-        held.enter(&mut report);
-    }
+    let told = model.notes();
+    let notes = optimized.model().notes().iter();
+    args.common.screen.notes(notes.filter(|n| !told.contains(n)));
+    let mut report = optimized.report().clone();
     warn(&report);
     progress::done();
-    write_onnx_with(&raw, &args.output, args.external_data.into()).map_err(Error::from)?;
+    optimized.write_with(&args.output, args.external_data.into())?;
     clock.stage("write");
     for stage in ["read", "write"] {
         report.seconds.insert(stage.into(), clock.stages[stage]);
@@ -126,9 +100,17 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.report(&report)?;
     args.common.screen.say(&human(&report))?;
     if args.laws || args.common.screen.verbose() {
-        args.common.screen.say(&profile(&optimized, &model.library))?;
+        args.common.screen.say(&profile(optimized.result(), &model.library))?;
     }
     Ok(Findings::Nothing)
+}
+
+/// How the user asks for the model to be optimised.
+fn optimizer(args: &Args, model: &Model) -> anyhow::Result<Optimizer> {
+    let mut options = args.tuning.options(&args.target, &args.common)?;
+    args.checking.enter(&mut options, given(args, model)?)?;
+    let optimizer = Optimizer::from(options).ranges(args.shapes.ranges()).for_file();
+    Ok(args.opset.into_iter().fold(optimizer, Optimizer::opset))
 }
 
 /// The inputs that a text may take its extents from: those of a file are its own.

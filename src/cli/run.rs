@@ -7,14 +7,12 @@ use super::options::selfcheck::{CheckReport, Checking, told, warn};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
 use super::{Common, Findings, named};
-use crate::as_read::AsRead;
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
-use crate::optimizer::optimizing;
+use crate::optimizer::{OptimizedModel, Optimizer, optimizing};
 use crate::pipeline::costing::Measured;
-use crate::pipeline::extent_ranges::size_of;
-use crate::pipeline::{self, Optimized, Options};
+use crate::pipeline::{self, Options};
 use crate::session::in_order;
 use crate::session::staged;
 use anyhow::Context;
@@ -112,7 +110,6 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     told_notes(&model, &args.common);
     model.all_understood()?;
     clock.stage("read");
-    options.without.extend(model.own_laws());
     let given = match given {
         None if !model.program.inputs.is_empty() => None,
         given => {
@@ -121,16 +118,14 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             Some(in_order(&model.program, given)?)
         }
     };
-    if !args.shapes.enter(&mut options, &model.program)? {
-        let sizes = given.iter().map(|inputs| size_of(&model.program, inputs)).collect();
-        options.sizes = if given.is_some() { sizes } else { options.sizes };
-    }
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
+    let optimizer =
+        Optimizer::from(options).on(device.clone()).ranges(args.shapes.ranges()).for_given();
     let symbols = match &given {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
         None => fitting_symbols(&model.program, &model.library)?,
     };
-    let plain = pipeline::plan_as_read(&model.program, &model.library, &options)?;
+    let plain = optimizer.plan_as_read(&model)?;
     device.afford(&plain, &model.library, &symbols)?;
     let backend = device.backend()?;
     let inputs = match given {
@@ -145,10 +140,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let (plan, measured) = match args.no_optimize {
         true => (plain, vec![]),
         false => {
-            let done = optimized(&model, &options, &args.common)?;
-            check = CheckReport::of(&done.report);
-            self_check_seconds = done.report.seconds.get("self-check").copied();
-            (done.plan, done.report.measured)
+            let done = optimized(&optimizer, &model, &args.common)?;
+            let report = done.report();
+            check = CheckReport::of(report);
+            self_check_seconds = report.seconds.get("self-check").copied();
+            (done.result().plan.clone(), report.measured.clone())
         }
     };
     let kernels = pipeline::kernels(&plan, &model.library);
@@ -289,24 +285,19 @@ fn summary(t: &Tensor) -> String {
     format!("[{}{more}]", shown.join(", "))
 }
 
-/// The optimised program; what happened goes to standard error.
+/// The optimised model; what happened goes to standard error.
 pub(super) fn optimized(
+    optimizer: &Optimizer,
     model: &Model,
-    options: &Options,
     common: &Common,
-) -> anyhow::Result<Optimized> {
-    let mut options = options.clone();
-    let held = AsRead::check(model, &mut options)?;
-    let mut done = pipeline::optimize(model.program.clone(), model.library(), &options)?;
-    if let Some(held) = &held {
-        held.enter(&mut done.report);
-    }
+) -> anyhow::Result<OptimizedModel> {
+    let done = optimizer.optimize(model)?;
     progress::done();
-    let screen = &common.screen;
-    screen.note(&super::optimize::measured(&done.report));
-    screen.note(&told(&done.report));
-    warn(&done.report);
-    screen.notes(&done.report.notes);
+    let (screen, report) = (&common.screen, done.report());
+    screen.note(&super::optimize::measured(report));
+    screen.note(&told(report));
+    warn(report);
+    screen.notes(&report.notes);
     Ok(done)
 }
 

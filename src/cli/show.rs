@@ -6,7 +6,8 @@ use super::terminal::progress;
 use super::{Common, Findings};
 use crate::model::Model;
 use crate::model::coverage::{Decided, Missing, missing};
-use crate::pipeline::{self, Options, optimize};
+use crate::optimizer::Optimizer;
+use crate::pipeline::Options;
 use crate::{explain, show};
 use mlc_cuda::{Launch, Launches, launches};
 use mlc_dsl::shown;
@@ -94,24 +95,19 @@ fn coverage(args: &Args, model: &Model) -> anyhow::Result<Findings> {
 
 /// The code of a model's kernels. No device is needed.
 fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
-    let mut options = Options {
+    let options = Options {
         target: "cuda".into(),
         seed: args.common.seed,
         threads: args.common.threads(),
         ..Options::default()
     };
-    args.shapes.enter(&mut options, &model.program)?;
+    let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
     let launches = match args.no_optimize {
-        true => launches(
-            &pipeline::plan_as_read(&model.program, &model.library, &options)?,
-            &model.library,
-        )?,
+        true => launches(&optimizer.plan_as_read(model)?, &model.library)?,
         false => {
-            let mut source = model.program.clone();
-            explain::name_all(&mut source, &model.library);
-            let done = optimize(source, &model.library, &options)?;
-            let mut launches = launches(&done.plan, &model.library)?;
-            let origins = explain::kernel_origins(&done, &model.library, &options)?;
+            let done = optimizer.optimize(model)?;
+            let mut launches = launches(&done.result().plan, &model.library)?;
+            let origins = done.kernel_origins()?;
             launches.annotate(&|kernels| told(kernels, &origins));
             progress::done();
             launches

@@ -11,7 +11,8 @@ mod unmade;
 mod whynot;
 
 use crate::error::Error;
-use crate::pipeline::objective::Evaluation;
+use crate::names;
+use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 pub use declaration::{Declaration, declaration};
@@ -27,17 +28,6 @@ use std::sync::Arc;
 pub use text::seconds;
 pub use unmade::Unmade;
 pub use whynot::{WhyNot, why_not};
-
-/// The name of a reason: a law's, or what the tool does by itself.
-pub fn reason(library: &Library, reason: Reason) -> String {
-    match reason {
-        Reason::Law(i) => library.laws[i as usize].name.to_string(),
-        Reason::ConstantFolding => "(constant folding)".into(),
-        Reason::UniformConstant => "(uniform constant)".into(),
-        Reason::SameElements => "(same elements)".into(),
-        Reason::Definition => "(definition)".into(),
-    }
-}
 
 /// An explanation of one optimisation.
 #[derive(Clone, Debug, Serialize)]
@@ -153,7 +143,7 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, Strin
         }
         for (step, place) in steps.iter().zip(explored.places(&steps)) {
             let Reason::Law(_) = step.reason else { continue };
-            let name = reason(library, step.reason);
+            let name = names::reason(library, step.reason);
             let new = || describe(library, step.reason, o.report.cost_after);
             let entry = laws.entry(name.clone()).or_insert_with(new);
             entry.equations += 1;
@@ -208,7 +198,7 @@ pub fn leave_out(
 }
 
 fn describe(library: &Library, reason: Reason, with: f64) -> LawUse {
-    let law = self::reason(library, reason);
+    let law = names::reason(library, reason);
     let (doc, error) = match reason {
         Reason::Law(i) => {
             let l = &library.laws[i as usize];

@@ -3,13 +3,13 @@
 mod bodies;
 pub(crate) mod kept_operators;
 
-use crate::device::is_run_here;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
+use crate::pipeline::evaluation::CLOSE;
 use crate::pipeline::guard::both_ways;
-use crate::pipeline::objective::Objective;
+use crate::pipeline::options::Objective;
 use crate::pipeline::options::Options;
-use crate::pipeline::report::CLOSE;
+use crate::pipeline::planning::is_run_here;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{Law, Library};

@@ -3,12 +3,12 @@
 //! Timing decides if it is enabled and the inputs have a known size, and its outcomes are stored. Otherwise the
 //! optimised plan must be better by more than the error of the fitted costs.
 
-use crate::device::CPU;
 use crate::error::Error;
-use crate::pipeline::costing::Measured;
+use crate::pipeline::costing::{Measured, Verdict};
 use crate::pipeline::measure::{self, MARGIN, Runs, keep_read, least, time_recompiled};
-use crate::pipeline::objective::Objective;
+use crate::pipeline::options::Objective;
 use crate::pipeline::options::Options;
+use crate::pipeline::planning::CPU;
 use crate::pipeline::planning::target;
 use crate::pipeline::result::{Found, Optimized};
 use crate::show;
@@ -22,32 +22,12 @@ use mlc_extract::cost::fit::KernelClass;
 use mlc_extract::cost::work::Works;
 use mlc_extract::resources::RunResources;
 use mlc_verify::random_inputs;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time for the runs of both plans, once there are enough.
 const BUDGET: Duration = Duration::from_secs(2);
-
-/// What the clock said of two plans of one program: seconds of their fastest runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// Of the plan as read.
-    pub read: f64,
-    /// Of the optimised one.
-    pub optimized: f64,
-}
-
-/// Where the clock's verdicts on this machine are remembered.
-pub trait Verdicts: Debug + Send + Sync {
-    /// What was said of two plans before.
-    fn recall(&self, plans: &str) -> Result<Option<Verdict>, Error>;
-
-    /// Keeps what was said of two plans.
-    fn remember(&self, plans: &str, verdict: &Verdict) -> Result<(), Error>;
-}
 
 /// Keeps the optimised plan if it is faster, else the plan as read. Does nothing for other places to run than this
 /// machine's processor, for other objectives than time, and where no kernel was timed.

@@ -1,11 +1,12 @@
 //! Sources of kernel costs: a target's text, a profile, timings of this machine.
 
-use crate::pipeline::confirm::Verdicts;
+use crate::error::Error;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::TargetItem;
 use mlc_extract::cost::target::Jitter;
 use mlc_extract::{CostModel, Fits, Profile};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Where the costs of kernels are from.
@@ -59,4 +60,22 @@ pub struct Measured {
     pub estimate: f64,
     /// Seconds of its fastest run.
     pub least: f64,
+}
+
+/// What the clock said of two plans of one program: seconds of their fastest runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Of the plan as read.
+    pub read: f64,
+    /// Of the optimised one.
+    pub optimized: f64,
+}
+
+/// Where the clock's verdicts on this machine are remembered.
+pub trait Verdicts: Debug + Send + Sync {
+    /// What was said of two plans before.
+    fn recall(&self, plans: &str) -> Result<Option<Verdict>, Error>;
+
+    /// Keeps what was said of two plans.
+    fn remember(&self, plans: &str, verdict: &Verdict) -> Result<(), Error>;
 }

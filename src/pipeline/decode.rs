@@ -2,9 +2,8 @@
 //!
 //! Only what the language declares as a stored type is decoded, by the kernels of this processor. Rows that are chosen first are chosen of numbers.
 
-use crate::device::CPU;
 use crate::error::Error;
-use crate::pipeline;
+use crate::pipeline::planning::{CPU, target};
 use mlc_backends::Backend;
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::build::Builder;
@@ -106,8 +105,8 @@ fn computed(library: &Arc<Library>, decoder: CallId, stored: &Tensor) -> Result<
     let input = b.input("w", Type::known(stored.dtype(), stored.shape()));
     let made = b.apply(decoder, &[], &[input])?;
     let outputs = made.into_iter().map(|v| ("v".to_string(), v)).collect();
-    let target = pipeline::target(library, CPU)?;
-    let plan = select_kernels(b.finish(outputs), library, &target);
+    let cpu = target(library, CPU)?;
+    let plan = select_kernels(b.finish(outputs), library, &cpu);
     let made = Cpu::new(1).compile(&plan, library.clone())?.run(std::slice::from_ref(stored))?;
     made.into_iter().next().ok_or_else(|| Error::unexpected("nothing is decoded"))
 }

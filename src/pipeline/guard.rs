@@ -4,9 +4,9 @@
 //! and the pipeline runs again. If no law can be blamed, the original program is kept. The report says so,
 //! for every caller: `optimize`, `run`, `bench` and the library all use it.
 
-use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::options::{Fp, Options};
+use crate::pipeline::planning::CPU;
 use crate::pipeline::report::{Clock, peak_process_bytes};
 use crate::pipeline::result::{Optimized, keep_as_read};
 use crate::pipeline::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};

@@ -2,10 +2,10 @@
 //!
 //! Runs are interleaved, so that other load on the machine affects all plans alike.
 
-use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::options::{Fp, Options, Solver};
+use crate::pipeline::planning::CPU;
 use crate::pipeline::planning::{plan_with, target};
 use crate::pipeline::report::{kernels, operators};
 use crate::pipeline::result::{Found, Optimized};

@@ -3,13 +3,13 @@
 pub mod confirm;
 pub mod costing;
 mod decode;
+pub mod evaluation;
 pub(crate) mod extent_ranges;
 pub(crate) mod guard;
 mod laws;
 pub mod measure;
-pub mod objective;
 pub mod options;
-mod planning;
+pub(crate) mod planning;
 pub mod report;
 mod result;
 mod search;
@@ -26,8 +26,8 @@ pub use report::{
 pub use result::{Found, Optimized, Searched};
 pub use search::{search, variants};
 
-use crate::device::CPU;
 use crate::error::Error;
+use crate::pipeline::planning::CPU;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use std::sync::Arc;

@@ -2,15 +2,14 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
-use crate::pipeline::objective::Objective;
-use crate::pipeline::selfcheck::Guard;
+use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::{CallId, ErrorClass};
 use mlc_explore::Limits;
-use mlc_extract::cost::target::TargetPrices;
+use mlc_extract::cost::target::{Aim, TargetPrices};
 use mlc_extract::{
     Anytime, EGraphView, Exact, ExtractError, Extraction, Extractor, GreedyDag, Size, Solution,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 /// Which laws may fire, by how far they may stray.
@@ -32,6 +31,39 @@ impl Fp {
             ErrorClass::Exact => true,
             ErrorClass::Reorder => self != Fp::Exact,
             ErrorClass::Approx { .. } => self == Fp::Approx,
+        }
+    }
+}
+
+/// What is to be least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// Estimated seconds.
+    #[default]
+    Latency,
+    /// Planned bytes of all buffers; estimated seconds where these are equal.
+    Memory,
+    /// Bytes of the constants that the result stores; estimated seconds where these are equal.
+    Size,
+}
+
+impl Objective {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Objective::Latency => "latency",
+            Objective::Memory => "memory",
+            Objective::Size => "size",
+        }
+    }
+
+    /// What the prices besides the target's aim at by which programs are extracted.
+    pub fn aims(self) -> Vec<Aim> {
+        match self {
+            Objective::Latency => vec![],
+            Objective::Size | Objective::Memory => {
+                vec![Aim::Stored, Aim::Written, Aim::Large, Aim::Traffic]
+            }
         }
     }
 }
@@ -94,6 +126,21 @@ impl Extractor for Budgeted {
             }
         }
     }
+}
+
+/// What the user decides about the self-check.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Inputs besides the seeded ones, each in the program's order.
+    pub given: Vec<Vec<Tensor>>,
+    /// The part of an output's largest element that an element may be off, in place of the default
+    /// bound.
+    pub tolerance: Option<f64>,
+    /// Numbers of the model's file that may bound an extent.
+    pub bounds: BTreeSet<i64>,
+    /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
+    /// [`mlc_extract::resources::CHECKED_BYTES`].
+    pub memory: Option<u64>,
 }
 
 /// What the user decides.

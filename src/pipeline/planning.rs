@@ -12,6 +12,17 @@ use mlc_explore::constants::folding;
 use mlc_extract::cost::target::TargetPrices;
 use mlc_extract::{CostModel, Size};
 
+/// The target of this machine's processor; those that describe its vectors extend it.
+pub(crate) const CPU: &str = "cpu";
+
+/// The target of NVIDIA devices; those that describe single ones extend it.
+pub(crate) const CUDA: &str = "cuda";
+
+/// True if results for a target are run here, and not files for a runtime.
+pub(crate) fn is_run_here(library: &Library, target: &str) -> bool {
+    library.is_kind_of(target, CPU) || library.is_kind_of(target, CUDA)
+}
+
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
 pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> Result<Plan, Error> {
     plan_with(program, library, target, &CostModel::of(target), &Size::usual())

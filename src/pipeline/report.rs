@@ -1,7 +1,8 @@
 //! The report of the pipeline, as text and as JSON.
 
 use crate::pipeline::costing::Measured;
-use crate::pipeline::objective::{Candidate, Evaluation, Objective};
+use crate::pipeline::evaluation::{CLOSE, Candidate, Evaluation};
+use crate::pipeline::options::Objective;
 use crate::pipeline::selfcheck::{SelfCheck, TurnedOff};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
@@ -12,9 +13,6 @@ use mlc_extract::cost::target::VIEW;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
-
-/// Estimates that differ by no more than this part do not justify more nodes than the model has.
-pub(crate) const CLOSE: f64 = 0.02;
 
 /// Seconds that a runtime takes to start a node. Prices are those of kernels, without the nodes that compute shapes.
 const LAUNCH: f64 = 1e-6;
@@ -189,7 +187,7 @@ pub(crate) fn report(
     let name = |i: u32| library.laws[i as usize].name.to_string();
     let mut proof: BTreeMap<String, usize> = BTreeMap::new();
     for step in explored.prove(extracted).into_iter().flat_map(|p| p.steps) {
-        *proof.entry(crate::explain::reason(library, step.reason)).or_default() += 1;
+        *proof.entry(crate::names::reason(library, step.reason)).or_default() += 1;
     }
     Report {
         operators_before: operators(source),

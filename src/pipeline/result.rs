@@ -1,7 +1,7 @@
 //! What a run of the pipeline yields.
 
 use crate::error::Error;
-use crate::pipeline::objective::{Evaluation, stored};
+use crate::pipeline::evaluation::{Evaluation, stored};
 use crate::pipeline::options::Options;
 use crate::pipeline::report::{Report, kernels, operators};
 use mlc_dsl::ir::Program;

@@ -1,9 +1,9 @@
 //! The search: from a program to the best of the equal programs that exploration finds. Nothing is run or compared here.
 
 use crate::error::Error;
+use crate::pipeline::evaluation::{Candidate, Evaluation, distinct, is_same, stored};
 use crate::pipeline::laws::active_laws;
-use crate::pipeline::objective::{Candidate, Evaluation, Objective, distinct, is_same, stored};
-use crate::pipeline::options::Options;
+use crate::pipeline::options::{Objective, Options};
 use crate::pipeline::planning::target;
 use crate::pipeline::report::{Clock, kernels, peak_process_bytes, report};
 use crate::pipeline::result::{Found, Optimized, Searched};

@@ -5,7 +5,7 @@ use super::support::*;
 use mlc_backends::{Backend, BackendError};
 use mlc_cpu::Cpu;
 use mlc_extract::resources::RunResources;
-use mlc_rewrite::pipeline::selfcheck::Guard;
+use mlc_rewrite::pipeline::options::Guard;
 use mlc_rewrite::pipeline::{self, Options};
 use mlc_verify::random_inputs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

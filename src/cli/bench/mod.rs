@@ -17,9 +17,10 @@ use crate::error::Error;
 use crate::explain::seconds;
 use crate::kernel_times::{KernelTime, Timed, WatchedPlan, interleave};
 use crate::model::input_names;
+use crate::optimizer::Optimizer;
 use crate::pipeline::costing::Measured;
+use crate::pipeline::measure;
 use crate::pipeline::measure::Runs;
-use crate::pipeline::{self, measure};
 use anyhow::ensure;
 use kernels::{chart, table};
 use mlc_backends::{Backend, Executable};
@@ -267,16 +268,15 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let given = given.transpose()?.unwrap_or_default();
     let device = args.place.device(&args.common, &args.tuning)?;
     let mut options = args.place.options(&args.tuning, &args.common, &model.library)?;
-    options.without.extend(model.own_laws());
     let symbols = match given.first() {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
         None => fitting_symbols(&model.program, &model.library)?,
     };
     let size = Size::default().with(symbols.clone());
-    if !args.shapes.enter(&mut options, &model.program)? && !given.is_empty() {
-        options.sizes = vec![size.clone()];
-    }
-    let before = pipeline::plan_as_read(&model.program, &model.library, &options)?;
+    args.checking.enter(&mut options, given.clone())?;
+    let optimizer =
+        Optimizer::from(options).on(device.clone()).ranges(args.shapes.ranges()).for_given();
+    let before = optimizer.plan_as_read(&model)?;
     let needs = device.needs(&before, &model.library, &symbols);
     device.afford_beside(&needs, 0)?;
     let inputs = match given.first() {
@@ -284,20 +284,19 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         None => random_inputs::inputs(&model.program, &model.library, args.common.seed)
             .ok_or_else(Error::unsized_inputs)?,
     };
-    args.checking.enter(&mut options, given)?;
-    let done = optimized(&model, &options, &args.common)?;
-    let check = CheckReport::of(&done.report);
-    let self_check_seconds = done.report.seconds.get("self-check").copied();
-    let after = done.plan;
-    let both = device.needs(&after, &model.library, &symbols).beside(&needs);
+    let done = optimized(&optimizer, &model, &args.common)?;
+    let check = CheckReport::of(done.report());
+    let self_check_seconds = done.report().seconds.get("self-check").copied();
+    let after = &done.result().plan;
+    let both = device.needs(after, &model.library, &symbols).beside(&needs);
     device.afford_beside(&both, 0)?;
     let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
     let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
     let bench = Bench { args: &args, library: &model.library, inputs: &inputs, named: &named };
-    let plans = [&after, &before];
-    let same_plan = measure::text(&after, &model.library) == measure::text(&before, &model.library);
+    let plans = [after, &before];
+    let same_plan = measure::text(after, &model.library) == measure::text(&before, &model.library);
     if args.turns {
-        let (place, ready) = (device.backend()?, Ready::of(&done.report, same_plan));
+        let (place, ready) = (device.backend()?, Ready::of(done.report(), same_plan));
         let compile = |i: usize| Ok(place.compile(plans[i], model.library.clone())?);
         return turns::serve(ready, &named, compile);
     }
@@ -318,8 +317,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     }
     let mut kernels = [vec![], vec![]];
     if let Some(timed) = &taken.kernels {
-        let target = pipeline::target(&model.library, &options.target)?;
-        let price = options.costing.model(&target, &model.program);
+        let price = done.cost_model()?;
         let roofline = taken.roofline;
         kernels = timed.each_ref().map(|t| t.kernels(&model.library, &price, &size, roofline));
         text.push_str(&table("optimised", &kernels[0]));
@@ -332,7 +330,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         seconds: self_check_seconds.map(|s| ("self-check".to_string(), s)).into_iter().collect(),
         check,
         same_plan,
-        measured: done.report.measured,
+        measured: done.report().measured.clone(),
         kernels,
         kernels_unoptimized,
         clock: if device.is_elsewhere() { "device" } else { "host" },

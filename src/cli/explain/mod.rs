@@ -4,9 +4,11 @@ mod at;
 
 use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
+use super::terminal::progress;
 use super::{Common, Findings};
+use crate::optimizer::Optimizer;
 use crate::pipeline::{self, selfcheck};
-use crate::{explain, names, onnx_target};
+use crate::{explain, names};
 use anyhow::bail;
 use at::Place;
 use mlc_dsl::shown;
@@ -82,47 +84,29 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
-    options.without.extend(model.own_laws());
-    args.shapes.enter(&mut options, &model.program)?;
-    // What runs here is planned as it is; for a runtime of its own the result is written.
-    if let Some(info) =
-        model.info.as_ref().filter(|_| onnx_target::is_written(&model.library, target))
-    {
-        options.operators = Some(mlc_onnx::printable(&model.library, info.opset(), target));
-    }
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();
-    let optimized = pipeline::optimize(model.program, &model.library, &options)?;
+    let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
+    let optimized = optimizer.optimize(&model)?;
     if let Some(name) = &args.why_not {
-        let prices = pipeline::prices(&model.library, &options, &optimized.source)?;
-        let opset = model.info.as_ref().map_or(mlc_onnx::NEWEST_OPSET, |i| i.opset());
-        let calls = mlc_onnx::named(&model.library, opset, target, name);
-        let asked = (name.as_str(), calls.as_slice());
-        let found =
-            explain::why_not(&optimized, &model.library, &prices, &options, asked, at.as_deref());
-        let Some(found) = found else {
-            let mut known = names::declared(&model.library);
-            known.extend(model.library.onnx.iter().map(|o| &*o.name));
-            let help = names::hint(name, &known, "`mlc-rewrite list` names them");
-            bail!("there is no law and no operator `{}`{help}", shown(name))
-        };
-        super::terminal::progress::done();
+        let found = optimized.why_not_at(name, at.as_deref())?;
+        progress::done();
         args.common.report(&found)?;
         args.common.screen.print(&(lines(&told) + &found.human()))?;
         return Ok(Findings::Nothing);
     }
-    let mut explanation = explain::explain(&optimized, &model.library, &options)?;
-    if args.gains {
-        explain::leave_out(&mut explanation, &optimized.source, &model.library, &options)?;
-    }
+    let mut explanation = match args.gains {
+        true => optimized.explain_gains()?,
+        false => optimized.explain()?,
+    };
     if let Some(at) = &at {
         explanation.keep_only(at);
     }
     args.common.report(&explanation)?;
-    super::terminal::progress::done();
+    progress::done();
     args.common.screen.print(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
     if args.replay {
-        return replay(&optimized, &model.library, &args.common);
+        return replay(optimized.result(), &model.library, &args.common);
     }
     Ok(Findings::Nothing)
 }
@@ -147,7 +131,7 @@ fn replay(
     let mut text = String::new();
     for c in &wrong {
         let (left, right) = (o.explored.term(c.step.left), o.explored.term(c.step.right));
-        let law = explain::reason(library, c.step.reason);
+        let law = names::reason(library, c.step.reason);
         let round = c.step.round;
         let _ = writeln!(text, "round {round}, {law}: {}\n      {left}\n   =  {right}", c.verdict);
     }

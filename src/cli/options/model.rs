@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::model::{Model, Reader};
 use crate::pipeline::costing::Costing;
-use crate::pipeline::selfcheck::Guard;
+use crate::pipeline::options::Guard;
 use crate::profile;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -96,7 +96,7 @@ pub struct Tuning {
     pub fp: crate::pipeline::Fp,
     /// What is to be least; of equal programs the faster is taken.
     #[arg(long, value_enum, default_value = "latency")]
-    pub objective: crate::pipeline::objective::Objective,
+    pub objective: crate::pipeline::options::Objective,
     /// A law that must not fire; may be given several times.
     #[arg(long, value_name = "LAW")]
     pub without: Vec<String>,

@@ -1,9 +1,6 @@
 //! `--shape`, `--bind`, `--value`, `--fold-defaults` and `--option`: how a model is read otherwise than it declares.
 
-use crate::error::Error;
-use crate::pipeline::Options;
 use crate::pipeline::extent_ranges::ExtentRanges;
-use mlc_dsl::ir::Program;
 use std::ops::RangeInclusive;
 
 /// Arguments.
@@ -68,18 +65,15 @@ impl ShapeOptions {
         })
     }
 
-    /// Enters the sizes that a program is priced at, if there are ranges.
-    pub fn enter(&self, options: &mut Options, program: &Program) -> Result<bool, Error> {
+    /// Which extents come for symbols that stay open.
+    pub fn ranges(&self) -> ExtentRanges {
         let mut ranges = ExtentRanges::default();
         for (symbol, given) in &self.given {
             if let Given::Range(range) = given {
                 ranges.give(symbol, range.clone());
             }
         }
-        if !ranges.is_empty() {
-            options.sizes = ranges.sizes(program)?;
-        }
-        Ok(!ranges.is_empty())
+        ranges
     }
 }
 

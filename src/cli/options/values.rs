@@ -1,7 +1,7 @@
 //! Names of enum values of the library on the command line.
 
 use crate::device::BackendKind;
-use crate::pipeline::objective::Objective;
+use crate::pipeline::options::Objective;
 use crate::pipeline::options::{Fp, Solver};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;

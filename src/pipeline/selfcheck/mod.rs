@@ -5,6 +5,7 @@
 //! wrong result: that is the task of `guard.rs`.
 
 mod blame;
+pub(crate) mod by_nodes;
 mod jumps;
 mod near;
 mod report;
@@ -21,7 +22,7 @@ pub(crate) use sets::named;
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
 use crate::error::Error;
-use crate::pipeline::options::Fp;
+use crate::pipeline::options::{Fp, Guard};
 use crate::pipeline::result::Optimized;
 use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError, Executable};
@@ -31,28 +32,13 @@ use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
 pub use mlc_extract::resources::operations;
 use mlc_verify::random_inputs::{self, Style};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Operations that the reference interpreter may do in all input sets of a program together: about half a second.
 pub const INTERPRETED: f64 = 1e9;
 /// Operations that the CPU may do in those after the first.
 pub const CHECKED: f64 = 2e10;
-
-/// What the user decides about the self-check.
-#[derive(Clone, Debug, Default)]
-pub struct Guard {
-    /// Inputs besides the seeded ones, each in the program's order.
-    pub given: Vec<Vec<Tensor>>,
-    /// The part of an output's largest element that an element may be off, in place of the default
-    /// bound.
-    pub tolerance: Option<f64>,
-    /// Numbers of the model's file that may bound an extent.
-    pub bounds: BTreeSet<i64>,
-    /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
-    /// [`mlc_extract::resources::CHECKED_BYTES`].
-    pub memory: Option<u64>,
-}
 
 /// Inputs of a check.
 #[derive(Clone, Debug)]

@@ -1,12 +1,11 @@
-//! The objective: the estimated time, the planned peak of memory, or the size of the weights is minimised.
+//! Programs evaluated by the objective: estimated time, planned peak of memory, or size of the weights.
 //!
 //! A program is extracted by the costs of the target and, for an objective other than time, by costs that lead towards that
 //! objective; the best of these and of the original program is taken, among equal ones the fastest.
 
 use crate::error::Error;
-use crate::pipeline::options::Options;
+use crate::pipeline::options::{Objective, Options};
 use crate::pipeline::planning::target;
-use crate::pipeline::report::CLOSE;
 use crate::pipeline::sized_prices::SizedPrices;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
@@ -14,51 +13,12 @@ use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
 use mlc_explore::constants::folding;
 use mlc_explore::constants::folding::Memo;
-use mlc_extract::cost::target::{Aim, TargetPrices};
+use mlc_extract::cost::target::TargetPrices;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What is to be least.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objective {
-    /// Estimated seconds.
-    #[default]
-    Latency,
-    /// Planned bytes of all buffers; estimated seconds where these are equal.
-    Memory,
-    /// Bytes of the constants that the result stores; estimated seconds where these are equal.
-    Size,
-}
-
-impl Objective {
-    /// As on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Objective::Latency => "latency",
-            Objective::Memory => "memory",
-            Objective::Size => "size",
-        }
-    }
-
-    /// The figure to make small.
-    pub fn figure(self, program: &Program, plan: &Plan, seconds: f64) -> f64 {
-        match self {
-            Objective::Latency => seconds,
-            Objective::Memory => plan.memory.peak() as f64,
-            Objective::Size => stored(program) as f64,
-        }
-    }
-
-    /// What the prices besides the target's aim at by which programs are extracted.
-    pub fn aims(self) -> Vec<Aim> {
-        match self {
-            Objective::Latency => vec![],
-            Objective::Size | Objective::Memory => {
-                vec![Aim::Stored, Aim::Written, Aim::Large, Aim::Traffic]
-            }
-        }
-    }
-}
+/// Estimates that differ by no more than this part do not justify more nodes than the model has.
+pub(crate) const CLOSE: f64 = 0.02;
 
 /// Bytes of the constants that a program reads, each once.
 pub fn stored(program: &Program) -> u64 {
@@ -154,8 +114,12 @@ impl<'a> Evaluation<'a> {
     fn of_plan(&self, plan: Plan) -> Candidate {
         let at_sizes = self.prices.at_sizes(&plan);
         let seconds = self.prices.seconds(&at_sizes);
-        let figure = self.options.objective.figure(&plan.program, &plan, seconds);
         let weights = stored(&plan.program);
+        let figure = match self.options.objective {
+            Objective::Latency => seconds,
+            Objective::Memory => plan.memory.peak() as f64,
+            Objective::Size => weights as f64,
+        };
         let slower = |(own, read): (&f64, &f64)| *own > read * (1.0 + CLOSE);
         let read = self.plain.iter().flat_map(|p| &p.at_sizes);
         let is_slower_somewhere = self.options.objective == Objective::Latency
