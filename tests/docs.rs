@@ -111,36 +111,6 @@ fn snippets_elsewhere_are_as_they_say() {
     }
 }
 
-/// All codes such as `R004` in string literals of a folder.
-fn codes(folder: &Path, out: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            codes(&path, out);
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        for literal in text.split('"').filter(|w| w.len() == 4 && w.starts_with(['S', 'R'])) {
-            if literal[1..].bytes().all(|b| b.is_ascii_digit()) {
-                out.insert(literal.to_string());
-            }
-        }
-    }
-}
-
-#[test]
-fn the_manual_lists_every_code_and_no_other() {
-    let mut known = BTreeSet::new();
-    codes(&root().join("dsl/src"), &mut known);
-    let manual = read("docs/language.md");
-    let listed: BTreeSet<String> = manual
-        .lines()
-        .filter_map(|l| l.strip_prefix("| `")?.split_once('`').map(|(code, _)| code.to_string()))
-        .filter(|c| c.len() == 4 && c[1..].bytes().all(|b| b.is_ascii_digit()))
-        .collect();
-    assert_eq!(listed, known);
-}
-
 #[test]
 fn the_manual_lists_every_function_and_predicate() {
     let manual = read("docs/language.md");

@@ -9,6 +9,7 @@ mod exact;
 mod examples;
 mod explore;
 mod fuzz_scripts;
+mod generated;
 mod guard;
 mod lawtest;
 mod layers;

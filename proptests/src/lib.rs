@@ -4,6 +4,7 @@
 
 pub mod architectures;
 pub mod emulated;
+pub mod filetests;
 pub mod filled;
 pub mod generated_code;
 pub mod mutants;

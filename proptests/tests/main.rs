@@ -3,6 +3,7 @@
 
 mod cuda_code;
 mod explain;
+mod filetests;
 mod mutants;
 mod nodes;
 mod operators;

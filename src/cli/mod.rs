@@ -186,6 +186,13 @@ pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+/// The verbs, with what each does.
+pub fn verbs() -> Vec<(String, String)> {
+    let command = Cli::command();
+    let about = |c: &clap::Command| c.get_about().map(ToString::to_string).unwrap_or_default();
+    command.get_subcommands().map(|c| (c.get_name().to_string(), about(c))).collect()
+}
+
 /// A write beyond the limit on the size of files is an error, not the end of the process.
 fn ignore_file_size_signal() {
     #[cfg(unix)]

@@ -35,6 +35,15 @@ pub fn stored(program: &Program) -> u64 {
     each.values().sum()
 }
 
+/// What an objective makes small, of a plan that takes so many seconds and stores so many bytes.
+pub fn figure(objective: Objective, plan: &Plan, seconds: f64, weights: u64) -> f64 {
+    match objective {
+        Objective::Latency => seconds,
+        Objective::Memory => plan.memory.peak() as f64,
+        Objective::Size => weights as f64,
+    }
+}
+
 /// A program that may be the result.
 #[derive(Clone)]
 pub struct Candidate {
@@ -115,11 +124,7 @@ impl<'a> Evaluation<'a> {
         let at_sizes = self.prices.at_sizes(&plan);
         let seconds = self.prices.seconds(&at_sizes);
         let weights = stored(&plan.program);
-        let figure = match self.options.objective {
-            Objective::Latency => seconds,
-            Objective::Memory => plan.memory.peak() as f64,
-            Objective::Size => weights as f64,
-        };
+        let figure = figure(self.options.objective, &plan, seconds, weights);
         let slower = |(own, read): (&f64, &f64)| *own > read * (1.0 + CLOSE);
         let read = self.plain.iter().flat_map(|p| &p.at_sizes);
         let is_slower_somewhere = self.options.objective == Objective::Latency

@@ -3,7 +3,7 @@
 //! `traps [FAMILY] [--show NAME] [--rules FOLDER] [--export FOLDER]`; NAME is a trap whose programs are printed, models and
 //! the reference interpreter's results are written to the FOLDER of `--export`. The exit code is 1 if any trap is wrong.
 
-use mlc_proptests::traps::{FAMILIES, export, run, trap_options};
+use mlc_proptests::traps::{export, families, run, trap_options};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,10 +46,10 @@ fn main() -> ExitCode {
     let scratch = std::env::temp_dir().join(format!("trap-{}.onnx", std::process::id()));
     let (mut all, mut wrong) = (0, 0);
     println!("{:<12} {:>6} {:>9} {:>6}", "family", "traps", "compared", "wrong");
-    for f in FAMILIES.iter().filter(|f| f.name.starts_with(&args.family)) {
+    for f in families().iter().filter(|f| f.name.starts_with(&args.family)) {
         let began = std::time::Instant::now();
         let chosen = |name: &str| args.show.as_deref().is_none_or(|s| s == name);
-        let traps: Vec<_> = f.traps.iter().filter(|t| chosen(t.name)).collect();
+        let traps: Vec<_> = f.traps.iter().filter(|t| chosen(&t.name)).collect();
         let done: Vec<_> = traps.iter().map(|t| (t, run::run(t, &scratch, &options))).collect();
         let compared: usize = done.iter().map(|(_, o)| o.compared).sum();
         let bad: Vec<_> = done.iter().filter(|(_, o)| !o.wrong.is_empty()).collect();

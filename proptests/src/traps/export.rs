@@ -13,7 +13,7 @@ pub fn export(trap: &Trap, folder: &Path) -> Result<(), String> {
     if matches!(trap.ends, Ends::Refused(_)) {
         return Ok(());
     }
-    let graph = text::graph(trap.text)?;
+    let graph = text::graph(&trap.text)?;
     let path = folder.join(format!("{}.onnx", trap.name));
     run::write(&graph, &path)?;
     let raw = read_onnx(&path).map_err(|e| e.to_string())?;

@@ -3,24 +3,12 @@
 //! Each says what distinguishes it. Optimisation must not change any value, shape or NaN; nothing
 //! here says what the result looks like.
 
-mod activation;
-mod algebra;
-mod attention;
-mod attributes;
-mod careless;
-mod conv;
 pub mod export;
-mod graph;
-mod integer;
-mod linear;
-mod modern;
-mod norm;
 pub mod run;
-mod shape;
-mod softmax;
 pub mod text;
 mod values;
 
+use crate::filetests;
 use mlc_rewrite::pipeline::Options;
 
 /// Options of the pipeline as users have them, but for the self-check, which would turn a wrong law off.
@@ -29,7 +17,7 @@ pub fn trap_options() -> Options {
 }
 
 /// How a trap must end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ends {
     /// With the reference interpreter's values of the graph as read.
     Equal,
@@ -37,64 +25,53 @@ pub enum Ends {
     /// where the graph as read yields NaN, or NaN where it is infinite.
     Limit,
     /// With an error that has these words.
-    Refused(&'static str),
+    Refused(String),
 }
 
 /// A graph that is nearly something else.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Trap {
     /// Its name, unique.
-    pub name: &'static str,
+    pub name: String,
     /// What sets it apart.
-    pub why: &'static str,
+    pub why: String,
     /// The graph; see [`text`].
-    pub text: &'static str,
+    pub text: String,
     /// How it must end.
     pub ends: Ends,
 }
 
-/// A trap whose values must not change.
-const fn trap(name: &'static str, why: &'static str, text: &'static str) -> Trap {
-    Trap { name, why, text, ends: Ends::Equal }
-}
-
-/// A trap whose values must not change but where infinities meet.
-const fn limit(name: &'static str, why: &'static str, text: &'static str) -> Trap {
-    Trap { name, why, text, ends: Ends::Limit }
-}
-
-/// A trap that must be refused.
-const fn refused(
-    name: &'static str,
-    why: &'static str,
-    words: &'static str,
-    text: &'static str,
-) -> Trap {
-    Trap { name, why, text, ends: Ends::Refused(words) }
-}
-
 /// Traps of one kind.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug)]
 pub struct Family {
     /// What the command line and the table call it.
-    pub name: &'static str,
+    pub name: String,
     /// In the order of the table.
-    pub traps: &'static [Trap],
+    pub traps: Vec<Trap>,
 }
 
-/// Every family.
-pub const FAMILIES: &[Family] = &[
-    Family { name: "norm", traps: norm::TRAPS },
-    Family { name: "activation", traps: activation::TRAPS },
-    Family { name: "softmax", traps: softmax::TRAPS },
-    Family { name: "attention", traps: attention::TRAPS },
-    Family { name: "conv", traps: conv::TRAPS },
-    Family { name: "linear", traps: linear::TRAPS },
-    Family { name: "algebra", traps: algebra::TRAPS },
-    Family { name: "integer", traps: integer::TRAPS },
-    Family { name: "shape", traps: shape::TRAPS },
-    Family { name: "attributes", traps: attributes::TRAPS },
-    Family { name: "graph", traps: graph::TRAPS },
-    Family { name: "modern", traps: modern::TRAPS },
-    Family { name: "careless", traps: careless::TRAPS },
-];
+/// Every family: the files of `tests/filetests/traps`. A case whose values may differ where infinities meet begins with `ends at a limit`,
+/// one that must not be read with `ends refused:` and words of the error.
+pub fn families() -> Vec<Family> {
+    let family = |f: filetests::CaseFile| Family {
+        name: f.name,
+        traps: f.cases.into_iter().map(Trap::of).collect(),
+    };
+    filetests::files("traps").into_iter().map(family).collect()
+}
+
+impl Trap {
+    fn of(case: filetests::Case) -> Trap {
+        let filetests::Case { name, why, text, .. } = case;
+        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let ends = match first.strip_prefix("ends ") {
+            Some("at a limit") => Ends::Limit,
+            Some(refused) => match refused.strip_prefix("refused: ") {
+                Some(words) => Ends::Refused(words.into()),
+                None => panic!("{name}: it ends neither at a limit nor refused: {refused}"),
+            },
+            None => return Trap { name, why, text, ends: Ends::Equal },
+        };
+        Trap { name, why, text: rest.into(), ends }
+    }
+}

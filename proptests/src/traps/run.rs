@@ -48,7 +48,7 @@ pub fn run(trap: &Trap, scratch: &Path, options: &Options) -> Outcome {
                 }
                 for draw in Draw::ALL {
                     match inputs(&ways.source, &graph, draw, symbols) {
-                        Some(values) => compare(&ways, &values, draw, trap.ends, &mut out),
+                        Some(values) => compare(&ways, &values, draw, &trap.ends, &mut out),
                         None => out.wrong.push("an input has no known size".into()),
                     }
                 }
@@ -103,9 +103,9 @@ fn prepare(
     options: &Options,
     programs: &mut String,
 ) -> Result<Option<(Ways, Graph)>, String> {
-    let graph = text::graph(trap.text)?;
+    let graph = text::graph(&trap.text)?;
     write(&graph, scratch)?;
-    let imported = match (read(scratch), trap.ends) {
+    let imported = match (read(scratch), &trap.ends) {
         (Err(e), Ends::Refused(words)) if e.contains(words) => return Ok(None),
         (Err(e), _) => return Err(e),
         (Ok(_), Ends::Refused(words)) => {
@@ -173,9 +173,9 @@ fn by_name(of: &Program, to: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>,
 }
 
 /// Compares all ways on one draw; what the reference interpreter cannot run is not compared.
-fn compare(ways: &Ways, values: &[Tensor], draw: Draw, ends: Ends, out: &mut Outcome) {
+fn compare(ways: &Ways, values: &[Tensor], draw: Draw, ends: &Ends, out: &mut Outcome) {
     let Ok(expected) = interpreted(&ways.source, values) else { return };
-    let limit = ends == Ends::Limit && !draw.is_finite();
+    let limit = *ends == Ends::Limit && !draw.is_finite();
     // Ties of huge numbers hang on the last digit: where the graph as read does, the optimised one may.
     let own: Vec<_> = match draw.fits_f32() {
         true => vec![],
