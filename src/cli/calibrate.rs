@@ -1,7 +1,7 @@
 //! `calibrate`: times the kernels of this machine or of a device, and fits their costs.
 
+use super::common::{Common, Findings};
 use super::options::place::Place;
-use super::{Common, Findings};
 use crate::calibrate::machine::Hardware;
 use crate::calibrate::store::{Store, TimingRecord, usual_path};
 use crate::calibrate::{Calibration, Done, fits, layers};
@@ -58,7 +58,7 @@ struct KernelReport {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     ensure!(args.time.is_finite() && args.time >= 0.0, "--time takes a number of seconds");
-    let profile: Vec<_> = super::named("--profile", &args.profile).into_iter().collect();
+    let profile: Vec<_> = super::common::named("--profile", &args.profile).into_iter().collect();
     // The store is written, but never as a whole.
     args.common.begin(&[], &profile)?;
     if let (Some(store), Some(profile)) = (&args.store, &args.profile) {

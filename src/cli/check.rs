@@ -1,6 +1,7 @@
 //! `check [FILE.rules]…`: diagnostics and numerical verification of laws.
 
-use super::{Common, Findings, terminal};
+use super::common::{Common, Findings};
+use super::terminal;
 use crate::error::Error;
 use crate::lawtest::{self, Broken};
 use crate::model::recognition;

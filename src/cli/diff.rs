@@ -1,8 +1,8 @@
 //! `diff A.onnx B.onnx`: compares two graphs.
 
+use super::common::{Common, Findings};
 use super::options::model::library;
 use super::terminal::Screen;
-use super::{Common, Findings};
 use crate::model::content::{Content, content};
 use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_onnx::RawModel;

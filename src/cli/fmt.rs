@@ -1,6 +1,6 @@
 //! `fmt FILE.rules…`: writes texts in canonical form.
 
-use super::Findings;
+use super::common::Findings;
 use super::terminal::Screen;
 use crate::stdlib::read_text;
 use mlc_dsl::diagnostics::{Severity, render_first};

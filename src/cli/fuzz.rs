@@ -1,7 +1,7 @@
 //! `fuzz`: random programs, optimised and run in every way, against the reference interpreter.
 
+use super::common::{Common, Findings};
 use super::options::place::Place;
-use super::{Common, Findings};
 use crate::device::BackendKind;
 use crate::pipeline::{self, Fp, Optimized};
 use crate::show;

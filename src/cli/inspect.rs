@@ -1,8 +1,8 @@
 //! `inspect MODEL`: summarises a model without changing or running it.
 
+use super::common::{Common, Findings};
 use super::options::model::reader;
 use super::options::shapes::ShapeOptions;
-use super::{Common, Findings};
 use crate::model::content::{Content, content};
 use crate::model::imported;
 use mlc_dsl::diagnostics::message_text::bytes;

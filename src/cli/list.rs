@@ -1,7 +1,7 @@
 //! `list operators | layers | laws | targets | onnx`: lists declarations by name.
 
+use super::common::{Common, Findings};
 use super::options::model;
-use super::{Common, Findings};
 use crate::names;
 use clap::ValueEnum;
 use mlc_dsl::library::{CallKind, LawOrigin, Library};

@@ -1,6 +1,6 @@
 //! `completions SHELL` and `man [VERB]`: generated from the argument definitions.
 
-use super::Findings;
+use super::common::Findings;
 use super::terminal::{Screen, out};
 use crate::names;
 use anyhow::Context;

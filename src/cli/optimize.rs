@@ -1,11 +1,11 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
+use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, load_offering, told_notes};
 use super::options::run_inputs::RunInputs;
 use super::options::selfcheck::{Checking, samples, told, warn};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
-use super::{Common, Findings, named};
 use crate::explain::seconds;
 use crate::model::{Model, input_names};
 use crate::optimizer::Optimizer;

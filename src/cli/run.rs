@@ -1,12 +1,12 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
+use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, fitting_symbols, load_offering, told_notes};
 use super::options::place::Place;
 use super::options::run_inputs::RunInputs;
 use super::options::selfcheck::{CheckReport, Checking, told, warn};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
-use super::{Common, Findings, named};
 use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;

@@ -1,9 +1,9 @@
 //! `show MODEL`: a model as text, the CUDA code of its kernels, or what of it is not understood.
 
+use super::common::{Common, Findings};
 use super::options::model::load_for;
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
-use super::{Common, Findings};
 use crate::model::Model;
 use crate::model::coverage::{Decided, Missing, missing};
 use crate::optimizer::Optimizer;

@@ -15,10 +15,7 @@ mod tensor_info;
 
 pub use reader::Reader;
 
-use crate::device::Device;
 use crate::error::{Error, ErrorKind};
-use crate::session::Session;
-use crate::session::staged::Prepare;
 use crate::{show, stack::with_room};
 use bytes::Bytes;
 use mlc_dsl::ir::Program;
@@ -101,43 +98,6 @@ impl Model {
     /// What is odd about the model and does not matter to its values, and what had to be assumed of its symbols.
     pub fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// Makes the model ready to run as it is, without any rewriting, on all cores.
-    ///
-    /// # Errors
-    /// A run would take more memory than the machine has free.
-    pub fn session(&self) -> Result<Session, Error> {
-        self.session_on(&Device::cpu())
-    }
-
-    /// The same on another device, or with other limits.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
-        if self.keeps_nodes() {
-            let (library, to) = (self.library.clone(), device.clone());
-            let prepare =
-                move |program: &Program, _: bool| Session::of_program(program, &library, &to);
-            return self.session_of_data(device, Box::new(prepare));
-        }
-        with_room(|| {
-            Ok(Session::of_program(&self.program, &self.library, device)?.with_defaults(self))
-        })
-    }
-
-    /// The same of a model that the data of each run decide, with parts made ready by `prepare`.
-    ///
-    /// # Errors
-    /// A node that nothing can compute.
-    pub(crate) fn session_of_data(
-        &self,
-        device: &Device,
-        prepare: Box<Prepare>,
-    ) -> Result<Session, Error> {
-        self.could_be_decided()?;
-        Ok(Session::of_data(self, device, prepare))
     }
 
     /// The same model with more rules and shapes than it was read with.
@@ -294,7 +254,7 @@ impl Model {
     ///
     /// # Errors
     /// It names the first one, and what to do.
-    fn could_be_decided(&self) -> Result<(), Error> {
+    pub(crate) fn could_be_decided(&self) -> Result<(), Error> {
         let Some(info) = &self.info else { return Ok(()) };
         let mut reasons = info.opaque.nodes.iter().map(|(_, why)| why);
         if let Some(why) =

@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 mod binding;
+mod of_model;
 mod saved;
 pub(crate) mod staged;
 

@@ -1,6 +1,6 @@
 //! `bench` of a model that the data of a run decide: whole sessions are timed, with what they compute to decide it.
 
-use super::super::Findings;
+use super::super::common::Findings;
 use super::super::options::selfcheck;
 use super::turns;
 use super::turns::Ready;

@@ -5,13 +5,13 @@ mod kernels;
 mod peer;
 mod turns;
 
+use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, fitting_symbols, load_for};
 use super::options::place::Place;
 use super::options::selfcheck;
 use super::options::selfcheck::{CheckReport, Checking};
 use super::options::shapes::ShapeOptions;
 use super::run::optimized;
-use super::{Common, Findings, named};
 use crate::device::{BackendKind, Device};
 use crate::error::Error;
 use crate::explain::seconds;

@@ -2,7 +2,7 @@
 //!
 //! Chooses nothing and compares nothing. What it answers is what other runtimes answer to [`super::peer`].
 
-use super::super::Findings;
+use super::super::common::Findings;
 use super::super::terminal::out;
 use crate::pipeline::measure;
 use crate::pipeline::report::Report;

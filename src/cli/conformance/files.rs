@@ -1,6 +1,6 @@
 //! Test cases as `optimize` writes them, many in one process. Runs nothing but the self-check.
 
-use super::super::Common;
+use super::super::common::Common;
 use super::super::options::model::reader;
 use super::super::options::shapes::ShapeOptions;
 use crate::optimizer::Optimizer;

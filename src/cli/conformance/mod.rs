@@ -4,10 +4,10 @@
 
 mod files;
 
+use super::common::{Common, Findings, named};
 use super::options::model::reader;
 use super::options::place::Place;
 use super::options::shapes::ShapeOptions;
-use super::{Common, Findings, named};
 use crate::conformance::{Runner, Skipped, cases_in};
 use crate::device::BackendKind;
 use crate::pipeline::Options;

@@ -2,10 +2,10 @@
 
 mod at;
 
+use super::common::{Common, Findings};
 use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
-use super::{Common, Findings};
 use crate::optimizer::Optimizer;
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};

@@ -2,7 +2,7 @@
 
 pub mod egraphs;
 
-use super::{Common, Findings};
+use super::common::{Common, Findings};
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use egraphs::{EGraph, LARGEST, parse};

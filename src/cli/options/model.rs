@@ -1,6 +1,6 @@
 //! Reading models, and the options of the optimiser, for all verbs.
 
-use super::super::{Common, named};
+use super::super::common::{Common, named};
 use super::shapes::ShapeOptions;
 use crate::calibrate::machine::Hardware;
 use crate::calibrate::{costs, store};
@@ -173,7 +173,7 @@ impl Tuning {
         device: &Device,
         target: &str,
         library: &Library,
-        common: &super::super::Common,
+        common: &Common,
     ) -> anyhow::Result<crate::pipeline::Options> {
         let mut options = self.options_with(target, common, Some(device))?;
         if self.profile.is_none() && options.costing.fits.is_none() && !self.no_calibration {
@@ -195,7 +195,7 @@ impl Tuning {
     pub fn options(
         &self,
         target: &str,
-        common: &super::super::Common,
+        common: &Common,
     ) -> anyhow::Result<crate::pipeline::Options> {
         let here = Device::cpu().threads(common.threads());
         self.options_with(target, common, (target == "cpu").then_some(&here))
@@ -205,7 +205,7 @@ impl Tuning {
     fn options_with(
         &self,
         target: &str,
-        common: &super::super::Common,
+        common: &Common,
         device: Option<&Device>,
     ) -> anyhow::Result<crate::pipeline::Options> {
         let seconds = |option: &str, given: f64| {

@@ -1,6 +1,6 @@
 //! Where models run: the backend, and which of its devices.
 
-use super::super::Common;
+use super::super::common::Common;
 use super::model::Tuning;
 use crate::device::{BackendKind, Device};
 use crate::pipeline::Options;

@@ -2,7 +2,7 @@
 //!
 //! Never decides what an input is called: only the model says that.
 
-use super::super::Screen;
+use super::super::terminal::Screen;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use indexmap::IndexMap;

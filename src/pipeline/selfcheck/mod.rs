@@ -15,9 +15,8 @@ mod sets;
 mod verdict;
 
 pub use blame::{Blamed, Contradiction, blame, replay};
-pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
+pub use report::{Against, InputSet, InputSetReport, SelfCheck, Sensitivity, TurnedOff};
 pub(crate) use room::with_integers;
-pub use sensitivity::Sensitivity;
 pub(crate) use sets::named;
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
@@ -32,28 +31,12 @@ use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
 pub use mlc_extract::resources::operations;
 use mlc_verify::random_inputs::{self, Style};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Operations that the reference interpreter may do in all input sets of a program together: about half a second.
 pub const INTERPRETED: f64 = 1e9;
 /// Operations that the CPU may do in those after the first.
 pub const CHECKED: f64 = 2e10;
-
-/// Inputs of a check.
-#[derive(Clone, Debug)]
-pub struct InputSet {
-    /// For people.
-    pub name: String,
-    /// How they were drawn; `None` for the user's own.
-    pub style: Option<Style>,
-    /// One tensor per input.
-    pub inputs: Vec<Tensor>,
-    /// What the symbols are, if not what they usually are.
-    pub extents: BTreeMap<String, i64>,
-    /// Estimated operations of one run of the model.
-    pub work: f64,
-}
 
 /// A result that is wrong on an input set.
 #[derive(Clone, Debug)]

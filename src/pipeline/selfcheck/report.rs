@@ -1,12 +1,67 @@
 //! The report of the self-check, as text and as JSON.
 
-use super::{InputSet, Sensitivity, Verdict};
-use crate::as_read::ByNodes;
+use super::by_nodes::ByNodes;
+use super::verdict::Verdict;
 use mlc_dsl::ir::Tensor;
 use mlc_verify::random_inputs::Style;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+
+/// Inputs of a check.
+#[derive(Clone, Debug)]
+pub struct InputSet {
+    /// For people.
+    pub name: String,
+    /// How they were drawn; `None` for the user's own.
+    pub style: Option<Style>,
+    /// One tensor per input.
+    pub inputs: Vec<Tensor>,
+    /// What the symbols are, if not what they usually are.
+    pub extents: BTreeMap<String, i64>,
+    /// Estimated operations of one run of the model.
+    pub work: f64,
+}
+
+/// What roundings become in a model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sensitivity {
+    /// What was moved.
+    pub moved: String,
+    /// By how many units of roundoff.
+    pub units: f64,
+    /// The output that moves most.
+    pub output: String,
+    /// How far, as a part of its largest element; of integers and truth values the part of elements that change. `None` if its
+    /// shape changes.
+    pub change: Option<f64>,
+    /// How many times as far as what was moved.
+    pub times: Option<f64>,
+    /// True if that is more than regrouped sums explain.
+    pub amplifies: bool,
+}
+
+impl Sensitivity {
+    /// One line for people; empty if there is nothing to tell.
+    pub fn human(&self) -> String {
+        if !self.amplifies {
+            return String::new();
+        }
+        let (moved, units, output) = (&self.moved, self.units, &self.output);
+        let what = match (self.change, self.times) {
+            (Some(change), Some(times)) => {
+                format!(
+                    "changes output `{output}` by {change:.1e} of its largest element, {times:.0e} times as much"
+                )
+            }
+            (Some(change), None) => format!("changes {:.2} % of output `{output}`", 100.0 * change),
+            (None, _) => format!("changes the shape of output `{output}`"),
+        };
+        format!(
+            "the model amplifies rounding: moving {moved} by {units} units of roundoff {what}; runtimes differ there by themselves"
+        )
+    }
+}
 
 /// What was compared.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -1,61 +1,21 @@
 //! How far a model carries roundings: its inputs, and one value that it computes early, are moved by a few units of roundoff, and its
 //! outputs compared. Where they move by far more, no two runtimes agree on them, and equal bits or a small error here tell little.
 
+use super::report::{InputSet, Sensitivity};
 use super::verdict::PART;
-use super::{Check, InputSet, beside, moved};
+use super::{Check, beside, moved};
 use crate::error::Error;
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::ExprKind;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_verify::random_inputs::Random;
-use serde::Serialize;
 
 /// Units of roundoff by which values are moved.
 const UNITS: f64 = 4.0;
 /// Operations of a run for which it is asked of any model, and of one that rounds or compares on the way.
 const SMOOTH: f64 = 1e7;
 const JUMPING: f64 = 1e10;
-
-/// What roundings become in a model.
-#[derive(Clone, Debug, Serialize)]
-pub struct Sensitivity {
-    /// What was moved.
-    pub moved: String,
-    /// By how many units of roundoff.
-    pub units: f64,
-    /// The output that moves most.
-    pub output: String,
-    /// How far, as a part of its largest element; of integers and truth values the part of elements that change. `None` if its
-    /// shape changes.
-    pub change: Option<f64>,
-    /// How many times as far as what was moved.
-    pub times: Option<f64>,
-    /// True if that is more than regrouped sums explain.
-    pub amplifies: bool,
-}
-
-impl Sensitivity {
-    /// One line for people; empty if there is nothing to tell.
-    pub fn human(&self) -> String {
-        if !self.amplifies {
-            return String::new();
-        }
-        let (moved, units, output) = (&self.moved, self.units, &self.output);
-        let what = match (self.change, self.times) {
-            (Some(change), Some(times)) => {
-                format!(
-                    "changes output `{output}` by {change:.1e} of its largest element, {times:.0e} times as much"
-                )
-            }
-            (Some(change), None) => format!("changes {:.2} % of output `{output}`", 100.0 * change),
-            (None, _) => format!("changes the shape of output `{output}`"),
-        };
-        format!(
-            "the model amplifies rounding: moving {moved} by {units} units of roundoff {what}; runtimes differ there by themselves"
-        )
-    }
-}
 
 impl Check<'_> {
     /// How far the source carries roundings on a set of inputs with these outputs; `None` if that takes too long.

@@ -1,0 +1,68 @@
+//! What every verb has: arguments, the report for programs, and what a verb found.
+
+use super::terminal::{self, Screen};
+use crate::device::{MOST_THREADS, all_threads};
+use mlc_files::Named;
+use std::path::{Path, PathBuf};
+
+/// Arguments that every verb has.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Common {
+    /// Rules besides the shipped ones, `-` for standard input; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub rules: Vec<PathBuf>,
+    /// Write a report for programs; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Threads; all cores by default.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// What is printed, and how.
+    #[command(flatten)]
+    pub screen: Screen,
+}
+
+impl Common {
+    /// Threads to use.
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(all_threads).clamp(1, MOST_THREADS)
+    }
+
+    /// Refuses what cannot be read, files that would overwrite each other, and outputs that cannot be written, before any
+    /// work.
+    pub fn begin(&mut self, reads: &[Named<'_>], writes: &[Named<'_>]) -> anyhow::Result<()> {
+        let rules = self.rules.iter().map(|p| ("--rules", p.as_path()));
+        let json = self.json.iter().map(|p| ("--json", p.as_path()));
+        let reads: Vec<Named<'_>> = reads.iter().copied().chain(rules).collect();
+        let writes: Vec<Named<'_>> = writes.iter().copied().chain(json).collect();
+        self.screen.begin(&reads, &writes)
+    }
+
+    /// Writes the report, if one is wanted.
+    pub fn report(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        let mut text = serde_json::to_string_pretty(value)?;
+        text.push('\n');
+        match mlc_files::is_output_stream(path) {
+            true => terminal::out(&text)?,
+            false => mlc_files::write(path, text.as_bytes())?,
+        }
+        Ok(())
+    }
+}
+
+/// What a verb found.
+pub enum Findings {
+    /// Nothing amiss.
+    Nothing,
+    /// What it looks for: exit code 1.
+    Something,
+}
+
+/// The optional file of an argument, as [`Common::begin`] takes it.
+pub fn named<'a>(argument: &'a str, path: &'a Option<PathBuf>) -> Option<Named<'a>> {
+    path.as_deref().map(|p: &Path| (argument, p))
+}
