@@ -51,6 +51,12 @@ def _html(rows: list[tuple[str, str]], caption: str) -> str:
     return f'<table><caption style="text-align:left">{escape(caption)}</caption>{cells}</table>'
 
 
+def preformatted(text: str) -> str:
+    """A text whose columns are aligned, as HTML: notebooks break lines within words otherwise, and a long text fills the page."""
+    style = "font-family: monospace; white-space: pre; word-break: normal; overflow: auto; max-height: 32em"
+    return f'<pre style="{style}">{escape(text)}</pre>'
+
+
 class Report:
     """What happened to a model: figures before and after, the laws that did it, the self-check, and the time that it took.
 
@@ -186,7 +192,7 @@ class _Told:
         return self.text
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.text)}</pre>"
+        return preformatted(self.text)
 
 
 class Explanation(_Told):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _torch_graph
-from ._report import _time, escape
+from ._report import _time, preformatted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class Compiled:
         return f"<mlc_rewrite.torch.Compiled {here} of {len(self.graphs)} graphs run here>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+        return preformatted(str(self))
 
 
 def _lines(number: int, graph: Graph) -> list[str]:
