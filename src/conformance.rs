@@ -6,7 +6,7 @@
 use crate::error::Error;
 use crate::model::{Model, Reader};
 use crate::pipeline::{self, Options};
-use crate::session::staged;
+use crate::session::data_dependent;
 use crate::stdlib;
 use anyhow::ensure;
 use itertools::Itertools;
@@ -176,8 +176,9 @@ impl Runner<'_> {
         let compute = |program: &Program, inputs: Vec<Tensor>| {
             run(&pipeline::plan_as_read(program, &library, options)?, &inputs)
         };
-        let model = staged::decided(&model, &inputs, &compute, staged::MOST_ROUNDS)?;
-        let model = model.ok_or_else(staged::too_many)?;
+        let model =
+            data_dependent::decided(&model, &inputs, &compute, data_dependent::MOST_ROUNDS)?;
+        let model = model.ok_or_else(data_dependent::too_many)?;
         model.all_understood()?;
         inputs.retain(|name, _| model.program().inputs.iter().any(|(n, _)| n == name));
         let inputs = crate::session::in_order(model.program(), inputs)?;

@@ -12,7 +12,7 @@ use crate::pipeline::options::Objective;
 use crate::pipeline::options::{Fp, Guard, Options, Solver, tolerance};
 use crate::pipeline::planning::CUDA;
 use crate::pipeline::report::{Report, operators};
-use crate::session::staged::Prepare;
+use crate::session::data_dependent::Prepare;
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
 use crate::{model, names, onnx_target, pipeline, profile, show};

@@ -3,7 +3,7 @@
 use super::common::{Common, Findings};
 use super::options::model::library;
 use super::terminal::Screen;
-use crate::model::content::{Content, content};
+use crate::model::file_kind::{Content, content};
 use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_onnx::RawModel;
 use mlc_onnx::graphdiff::{Constants, Difference, Operators, compare};

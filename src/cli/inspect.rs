@@ -3,7 +3,7 @@
 use super::common::{Common, Findings};
 use super::options::model::reader;
 use super::options::shapes::ShapeOptions;
-use crate::model::content::{Content, content};
+use crate::model::file_kind::{Content, content};
 use crate::model::imported;
 use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};

@@ -13,8 +13,8 @@ use crate::model::Model;
 use crate::optimizer::{OptimizedModel, Optimizer, optimizing};
 use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Options};
+use crate::session::data_dependent;
 use crate::session::in_order;
-use crate::session::staged;
 use anyhow::Context;
 use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_dsl::ir::{DType, Program, Tensor};
@@ -272,7 +272,7 @@ fn decided(
         let Some(backend) = backend.get() else { return Ok(vec![]) };
         Ok(backend.compile(&plan, library.clone())?.run(&inputs)?)
     };
-    Ok(staged::decided(model, given.unwrap_or(&none), &compute, AS_A_WHOLE)?)
+    Ok(data_dependent::decided(model, given.unwrap_or(&none), &compute, AS_A_WHOLE)?)
 }
 
 fn summary(t: &Tensor) -> String {

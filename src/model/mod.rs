@@ -1,9 +1,9 @@
 //! Models: read from a file, from bytes or from a text, with the rules that they are read with.
 
 mod architectures;
-pub(crate) mod content;
 #[cfg(feature = "cli")]
 pub(crate) mod coverage;
+pub(crate) mod file_kind;
 mod input_shapes;
 mod input_values;
 mod reader;

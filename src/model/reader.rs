@@ -2,7 +2,7 @@
 
 use super::{AT_OFFERED, Model, ModelSource, told_in};
 use crate::error::{Error, ErrorKind};
-use crate::model::content::{Content, content};
+use crate::model::file_kind::{Content, content};
 use crate::model::input_shapes::InputShapes;
 use crate::model::input_values::{GivenValue, InputValues, notes};
 use crate::model::{architectures, rules_model};

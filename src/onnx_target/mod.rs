@@ -6,10 +6,10 @@ pub(crate) mod kept_operators;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::evaluation::CLOSE;
-use crate::pipeline::guard::both_ways;
 use crate::pipeline::options::Objective;
 use crate::pipeline::options::Options;
 use crate::pipeline::planning::is_run_here;
+use crate::pipeline::verified::both_ways;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{Law, Library};
@@ -161,7 +161,7 @@ pub(crate) fn optimize_counted(
         let found = pipeline::optimize(source, library, &options)?;
         match result(&found, library, info, opset) {
             Ok(written) => break (found, written),
-            Err(_) if does_without(&mut options, &found, library, info, opset) => {
+            Err(_) if drop_unprintable_operator(&mut options, &found, library, info, opset) => {
                 source = found.source;
             }
             Err(e) => return Err(e),
@@ -178,7 +178,7 @@ pub(crate) fn optimize_counted(
 
 /// Takes an operator that cannot be written from those that a result may have; if the model itself has it, takes away the laws that put it
 /// where it cannot be written. `false` if there is nothing left to take.
-fn does_without(
+fn drop_unprintable_operator(
     options: &mut Options,
     found: &Optimized,
     library: &Library,

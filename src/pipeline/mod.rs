@@ -1,11 +1,10 @@
 //! The pipeline: from a program to a cheaper equal program and its plan; every stage has its own type.
 
-pub mod confirm;
 pub mod costing;
 mod decode;
 pub mod evaluation;
 pub(crate) mod extent_ranges;
-pub(crate) mod guard;
+pub mod keep_faster;
 mod laws;
 pub mod measure;
 pub mod options;
@@ -15,6 +14,7 @@ mod result;
 mod search;
 pub mod selfcheck;
 pub mod sized_prices;
+pub(crate) mod verified;
 mod widen;
 
 pub use laws::{all_laws, why_off};
@@ -27,9 +27,9 @@ pub use result::{Found, Optimized, Searched};
 pub use search::{search, variants};
 
 use crate::error::Error;
-use crate::pipeline::planning::CPU;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
+use planning::CPU;
 use std::sync::Arc;
 
 /// Runs all stages on a program. If the self-check finds the result to be wrong, the law whose equation does not
@@ -50,7 +50,7 @@ pub fn optimize(
     let once = |options: &Options| {
         let found = search(source.clone(), library, options)?;
         let mut optimized = match options.costing.measure {
-            0 => confirm::keep_faster(&source, library, options, found)?,
+            0 => keep_faster::keep_faster(&source, library, options, found)?,
             _ => measure::choose(&source, library, options, found)?,
         };
         let unread = source.consts.unread();
@@ -62,5 +62,5 @@ pub fn optimize(
         }
         Ok(optimized)
     };
-    guard::retry_until_verified(&source, library, options, &once)
+    verified::retry_until_verified(&source, library, options, &once)
 }

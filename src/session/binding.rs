@@ -4,7 +4,7 @@ use super::{Outputs, Planned, Runs, Session, fits, missing, unknown_input};
 use crate::error::{Error, ErrorKind};
 use crate::model::TensorInfo;
 use crate::names;
-use crate::session::staged::StagedRuns;
+use crate::session::data_dependent::DataDependentRuns;
 use mlc_backends::arrays::{AnyArray, ArrayMut};
 use mlc_backends::state::{Feed, State, Step};
 use mlc_dsl::ir::{Tensor, Type};
@@ -211,7 +211,7 @@ impl Binding<'_> {
         let session = self.session;
         let results = match &session.runs {
             Runs::Planned(planned) => self.planned(planned, given, memory)?,
-            Runs::Staged(staged) => self.staged(staged, given, memory)?,
+            Runs::DataDependent(staged) => self.staged(staged, given, memory)?,
         };
         Ok(Outputs(results))
     }
@@ -304,7 +304,7 @@ impl Binding<'_> {
 
     fn staged(
         &mut self,
-        staged: &StagedRuns,
+        staged: &DataDependentRuns,
         mut given: HashMap<String, Tensor>,
         mut memory: Vec<Option<ArrayMut<'_>>>,
     ) -> Result<Vec<(String, AnyArray)>, Error> {
@@ -341,7 +341,7 @@ impl Session {
     fn growing(&self, output: usize, input: usize) -> Option<usize> {
         match &self.runs {
             Runs::Planned(p) => growing_axis(&p.plan.program, output, input),
-            Runs::Staged(_) => None,
+            Runs::DataDependent(_) => None,
         }
     }
 }

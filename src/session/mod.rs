@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::model::{self, Model, TensorInfo};
 use crate::stack::with_room;
 use crate::{names, pipeline};
+use data_dependent::{DataDependentRuns, Prepare};
 use mlc_backends::arrays::{AnyArray, Element};
 use mlc_backends::ndarray::{CowArray, IxDyn};
 use mlc_backends::{Allocated, Executable};
@@ -15,7 +16,6 @@ use mlc_dsl::shown;
 use mlc_extract::resources::{Symbols, symbols_of};
 use mlc_onnx::RawValueInfo;
 use saved::SavedSession;
-use staged::{Prepare, StagedRuns};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;
@@ -23,9 +23,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 mod binding;
+pub(crate) mod data_dependent;
 mod of_model;
 mod saved;
-pub(crate) mod staged;
 
 pub use binding::Binding;
 
@@ -44,7 +44,7 @@ pub struct Session {
 enum Runs {
     Planned(Box<Planned>),
     /// What each run decides anew.
-    Staged(Box<StagedRuns>),
+    DataDependent(Box<DataDependentRuns>),
 }
 
 /// A compiled plan.
@@ -149,7 +149,7 @@ impl Session {
             inputs.retain(|v| declared(&info.inputs, v) || default(v));
             outputs.retain(|v| declared(&info.outputs, v));
         }
-        let runs = Runs::Staged(Box::new(StagedRuns::new(model.clone(), prepare)));
+        let runs = Runs::DataDependent(Box::new(DataDependentRuns::new(model.clone(), prepare)));
         let session = Session { runs, device: device.clone(), inputs, outputs, defaults: vec![] };
         session.with_defaults(model)
     }
@@ -177,7 +177,7 @@ impl Session {
 
     /// True if the data of each run decide what the model is: then what a run decided is kept, by the data that decided it.
     pub fn is_decided_by_data(&self) -> bool {
-        matches!(self.runs, Runs::Staged(_))
+        matches!(self.runs, Runs::DataDependent(_))
     }
 
     /// Runs once on arrays by name, in any order: `ndarray` arrays of one element type, or an [`AnyArray`] each.
@@ -231,7 +231,7 @@ impl Session {
             given.entry(name.clone()).or_insert_with(|| tensor.clone());
         }
         let planned = match &self.runs {
-            Runs::Staged(staged) => return staged.run(given),
+            Runs::DataDependent(staged) => return staged.run(given),
             Runs::Planned(planned) => planned,
         };
         let inputs = in_order(&planned.plan.program, given)?;
@@ -252,7 +252,7 @@ impl Session {
     pub fn allocated(&self) -> Option<Allocated> {
         match &self.runs {
             Runs::Planned(planned) => planned.executable.allocated(),
-            Runs::Staged(_) => None,
+            Runs::DataDependent(_) => None,
         }
     }
 }

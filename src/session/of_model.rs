@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
 use crate::session::Session;
-use crate::session::staged::Prepare;
+use crate::session::data_dependent::Prepare;
 use crate::stack::with_room;
 use mlc_dsl::ir::Program;
 

@@ -5,18 +5,18 @@
 //! wrong result: that is the task of `guard.rs`.
 
 mod blame;
+mod budget;
 pub(crate) mod by_nodes;
-mod jumps;
-mod near;
+mod discontinuity;
+mod overflow_margin;
 mod report;
-mod room;
 mod sensitivity;
 mod sets;
 mod verdict;
 
 pub use blame::{Blamed, Contradiction, blame, replay};
+pub(crate) use budget::with_integers;
 pub use report::{Against, InputSet, InputSetReport, SelfCheck, Sensitivity, TurnedOff};
-pub(crate) use room::with_integers;
 pub(crate) use sets::named;
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
@@ -305,7 +305,8 @@ impl One<'_> {
             all(&Here { truth: truth.as_deref(), s: &s, r: &r, moved: Some(self.s), ..here });
         // Infinities that are there before any sum are not made by it.
         let drawn = self.set.style.is_some_and(|s| s != Style::NotFinite);
-        let overflows = near::overflow(self.source, self.check, &self.set.inputs, drawn)?;
+        let overflows =
+            overflow_margin::overflow(self.source, self.check, &self.set.inputs, drawn)?;
         for (v, again) in verdicts.iter_mut().zip(&again) {
             let of_overflow =
                 |w: &Finding| w.wrong == Wrong::Kind && !w.result.is_finite() && !w.source.is_nan();

@@ -2,8 +2,8 @@
 //!
 //! Nothing runs here: whether the model runs on a set, its run decides.
 
+use super::budget::RunBudget;
 use super::report::InputSetReport;
-use super::room::Room;
 use super::{CHECKED, Check, INTERPRETED, InputSet};
 use crate::pipeline::options::Fp;
 use mlc_dsl::ir::Program;
@@ -29,7 +29,7 @@ pub(super) struct Drawn {
 
 impl Check<'_> {
     /// The user's inputs and the seeded ones that the program's size allows, and what is left out.
-    pub(super) fn sets(&self, source: &Program, work: f64, room: &Room) -> Drawn {
+    pub(super) fn sets(&self, source: &Program, work: f64, room: &RunBudget) -> Drawn {
         let given = self.guard.given.iter().enumerate().map(|(i, inputs)| InputSet {
             name: format!("given inputs {i}"),
             style: None,
@@ -74,7 +74,7 @@ impl Check<'_> {
     }
 
     /// Adds ordinary inputs at other extents, as far as memory and time permit.
-    pub(super) fn add_extents(&self, drawn: &mut Drawn, plans: (&Plan, &Plan), room: &Room) {
+    pub(super) fn add_extents(&self, drawn: &mut Drawn, plans: (&Plan, &Plan), room: &RunBudget) {
         let source = &plans.0.program;
         if room.symbols.is_empty() || !self.styles.contains(&Style::Ordinary) {
             return;

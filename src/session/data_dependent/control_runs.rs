@@ -5,7 +5,7 @@
 //! what it computes.
 
 use crate::error::{Error, ErrorKind};
-use crate::session::staged::{Context, Part};
+use crate::session::data_dependent::{Context, Part};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::shown;
 use mlc_onnx::{Control, RawNode};
@@ -60,9 +60,9 @@ impl ControlRun {
         values: &HashMap<String, Tensor>,
         of_data: bool,
     ) -> Result<Named, Error> {
-        let of_data = of_data || self.of_data;
         let results = match self.bodies.as_slice() {
-            [body] => self.repeat(body, context, values, of_data)?,
+            [body] => self.repeat(body, context, values, of_data || self.of_data)?,
+            // Data decide which branch is taken, not what the branches are.
             [then, otherwise] => {
                 let taken = self.input(0, values).is_some_and(is_true);
                 let body = self.body(if taken { then } else { otherwise }, 0, values);

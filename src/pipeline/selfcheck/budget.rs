@@ -13,7 +13,7 @@ use mlc_verify::random_inputs::{self, Relations, Style};
 const COMPARED: u64 = 64;
 
 /// The room for a check.
-pub(super) struct Room {
+pub(super) struct RunBudget {
     /// What the symbols stand for.
     pub symbols: Symbols,
     /// Input sets that fit.
@@ -63,7 +63,7 @@ impl Check<'_> {
 
     /// The room for holding a plan against its source, or why there is none. Symbols are small; where that is too much they
     /// are as small as can be.
-    pub(super) fn room(&self, source: &Plan, result: &Plan) -> Result<Room, String> {
+    pub(super) fn room(&self, source: &Plan, result: &Plan) -> Result<RunBudget, String> {
         let usual = random_inputs::symbols(&source.program, self.library);
         let mut tries = vec![usual.clone()];
         for most in [2, 1] {
@@ -88,7 +88,7 @@ impl Check<'_> {
         source: &Program,
         plans: (&Plan, &Plan),
         compiled: &dyn Executable,
-        room: &mut Room,
+        room: &mut RunBudget,
     ) {
         if room.symbols.len() < 2 {
             return;
@@ -107,7 +107,7 @@ impl Check<'_> {
         let Some(relations) = found else { return };
         let symbols = random_inputs::related(&room.symbols, &relations);
         if let Ok(there) = self.room_at(plans.0, plans.1, symbols) {
-            *room = Room { relations, ..there };
+            *room = RunBudget { relations, ..there };
         }
     }
 
@@ -117,7 +117,7 @@ impl Check<'_> {
         source: &Plan,
         result: &Plan,
         symbols: Symbols,
-    ) -> Result<Room, String> {
+    ) -> Result<RunBudget, String> {
         let limit = self.limit();
         let (s, r) = (
             RunResources::of_plan(source, self.library, &symbols),
@@ -150,7 +150,7 @@ impl Check<'_> {
             ));
         }
         let sets = (limit - passing) / set.max(1);
-        Ok(Room {
+        Ok(RunBudget {
             symbols,
             sets: usize::try_from(sets).unwrap_or(usize::MAX).max(1),
             reference: reference.saturating_add(all) <= limit,

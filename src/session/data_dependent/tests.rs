@@ -59,7 +59,7 @@ fn raw(nodes: Vec<RawNode>, inputs: Vec<RawValueInfo>, constants: &[(&str, i64)]
 }
 
 /// Runs of a model, and how many programs are made ready for them.
-fn runs(raw: &RawModel) -> (StagedRuns, Arc<AtomicUsize>) {
+fn runs(raw: &RawModel) -> (DataDependentRuns, Arc<AtomicUsize>) {
     let bytes = mlc_onnx::to_bytes(raw).expect("it is written");
     let model = Model::from_bytes(bytes).expect("it is read");
     let (library, made) = (model.library.clone(), Arc::new(AtomicUsize::new(0)));
@@ -68,7 +68,7 @@ fn runs(raw: &RawModel) -> (StagedRuns, Arc<AtomicUsize>) {
         count.fetch_add(1, Ordering::Relaxed);
         Session::of_program(program, &library, &Device::cpu())
     };
-    (StagedRuns::new(model, Box::new(prepare)), made)
+    (DataDependentRuns::new(model, Box::new(prepare)), made)
 }
 
 fn counted(from: usize, n: usize) -> Vec<f64> {

@@ -200,7 +200,7 @@ pub(crate) type Prepare = dyn Fn(&Program, bool) -> Result<Session, Error> + Sen
 
 /// Runs a model whose data decide it, in parts: each ends where nodes ask for what the parts before it compute. What was
 /// imported and compiled is kept, by the extents of the inputs of a part and the values that decided it.
-pub(crate) struct StagedRuns {
+pub(crate) struct DataDependentRuns {
     context: Context,
     whole: OnceLock<Arc<Part>>,
 }
@@ -258,9 +258,9 @@ const MOST_OPTIMISED: usize = 4;
 /// Nodes of a program that answers questions again in each run, and computes nothing that the rest reads.
 const FEW_NODES: usize = 16;
 
-impl StagedRuns {
-    pub fn new(model: Model, prepare: Box<Prepare>) -> StagedRuns {
-        StagedRuns { context: Context { model, prepare }, whole: OnceLock::new() }
+impl DataDependentRuns {
+    pub fn new(model: Model, prepare: Box<Prepare>) -> DataDependentRuns {
+        DataDependentRuns { context: Context { model, prepare }, whole: OnceLock::new() }
     }
 
     /// The outputs for these inputs.
