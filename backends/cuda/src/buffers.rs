@@ -1,4 +1,4 @@
-//! What a plan holds on a device, given back when it is dropped: memory, modules, streams, recorded launches.
+//! Device resources of a plan, released on drop: memory, modules, streams, recorded graphs.
 
 use super::{
     Address, Argument, Code, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module,
@@ -24,7 +24,7 @@ impl Memory {
     }
 
     /// Copies bytes into it, in order with what else is asked for on a stream.
-    pub fn fill(&self, on: &OwnStream, bytes: &[u8]) -> Result<(), DriverError> {
+    pub fn fill(&self, on: &OwnedStream, bytes: &[u8]) -> Result<(), DriverError> {
         match bytes.is_empty() {
             true => Ok(()),
             false => self.driver.upload(on.stream, self.address, bytes),
@@ -46,18 +46,18 @@ impl Drop for Memory {
 }
 
 /// Functions on a device, unloaded when this is dropped.
-pub struct Loaded {
+pub struct LoadedModule {
     driver: Arc<dyn Driver>,
     pub module: Module,
 }
 
-impl Loaded {
-    pub fn new(driver: &Arc<dyn Driver>, code: &Code<'_>) -> Result<Loaded, DriverError> {
-        Ok(Loaded { driver: driver.clone(), module: driver.load(code)? })
+impl LoadedModule {
+    pub fn new(driver: &Arc<dyn Driver>, code: &Code<'_>) -> Result<LoadedModule, DriverError> {
+        Ok(LoadedModule { driver: driver.clone(), module: driver.load(code)? })
     }
 }
 
-impl Drop for Loaded {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.unload(self.module);
@@ -65,18 +65,18 @@ impl Drop for Loaded {
 }
 
 /// A stream of a plan's own, given back when this is dropped.
-pub struct OwnStream {
+pub struct OwnedStream {
     driver: Arc<dyn Driver>,
     pub stream: Stream,
 }
 
-impl OwnStream {
-    pub fn new(driver: &Arc<dyn Driver>) -> Result<OwnStream, DriverError> {
-        Ok(OwnStream { driver: driver.clone(), stream: driver.stream()? })
+impl OwnedStream {
+    pub fn new(driver: &Arc<dyn Driver>) -> Result<OwnedStream, DriverError> {
+        Ok(OwnedStream { driver: driver.clone(), stream: driver.stream()? })
     }
 }
 
-impl Drop for OwnStream {
+impl Drop for OwnedStream {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.end(self.stream);
@@ -84,18 +84,18 @@ impl Drop for OwnStream {
 }
 
 /// Recorded launches, forgotten when this is dropped.
-pub struct OwnGraph {
+pub struct OwnedGraph {
     driver: Arc<dyn Driver>,
     pub graph: Graph,
 }
 
-impl OwnGraph {
-    pub fn new(driver: &Arc<dyn Driver>, graph: Graph) -> OwnGraph {
-        OwnGraph { driver: driver.clone(), graph }
+impl OwnedGraph {
+    pub fn new(driver: &Arc<dyn Driver>, graph: Graph) -> OwnedGraph {
+        OwnedGraph { driver: driver.clone(), graph }
     }
 }
 
-impl Drop for OwnGraph {
+impl Drop for OwnedGraph {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.forget(self.graph);
@@ -103,18 +103,18 @@ impl Drop for OwnGraph {
 }
 
 /// A product that a library is ready to compute, given back when this is dropped.
-pub struct OwnProduct {
+pub struct OwnedLibraryOp {
     driver: Arc<dyn Driver>,
     pub prepared: Prepared,
 }
 
-impl OwnProduct {
-    pub fn new(driver: &Arc<dyn Driver>, prepared: Prepared) -> OwnProduct {
-        OwnProduct { driver: driver.clone(), prepared }
+impl OwnedLibraryOp {
+    pub fn new(driver: &Arc<dyn Driver>, prepared: Prepared) -> OwnedLibraryOp {
+        OwnedLibraryOp { driver: driver.clone(), prepared }
     }
 }
 
-impl Drop for OwnProduct {
+impl Drop for OwnedLibraryOp {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.release(self.prepared);
@@ -143,7 +143,7 @@ impl DeviceConstants {
         let mut uploaded = self.uploaded.lock().unwrap_or_else(|e| e.into_inner());
         let (mut out, mut fresh): (HashMap<Place, Arc<Memory>>, _) = (HashMap::new(), vec![]);
         let as_they_are = launches.constants.iter().map(|&id| (id, Place::Constant(id)));
-        let turned = launches.turned.iter().map(|&id| (id, Place::Turned(id)));
+        let turned = launches.transposed.iter().map(|&id| (id, Place::Transposed(id)));
         for (id, place) in as_they_are.chain(turned) {
             let Entry::Vacant(entry) = out.entry(place) else { continue };
             let tensor = self.tensor(id);
@@ -162,10 +162,10 @@ impl DeviceConstants {
         }
         // A stream for this alone: what its copies go through is large, and is given back with it. Other plans on other
         // streams find the constants whole.
-        let stream = OwnStream::new(&self.driver)?;
+        let stream = OwnedStream::new(&self.driver)?;
         for (place, tensor) in &fresh {
             match place {
-                Place::Turned(_) => out[place].fill(&stream, &turned_bytes(tensor))?,
+                Place::Transposed(_) => out[place].fill(&stream, &transposed_bytes(tensor))?,
                 _ => out[place].fill(&stream, tensor.bytes())?,
             }
         }
@@ -234,7 +234,7 @@ impl Buffers {
     pub fn address(&self, place: Place, bytes: u64) -> Option<Address> {
         match place {
             Place::Input(i) => self.inputs.get(i)?.as_ref()?.part(0, bytes),
-            Place::Constant(_) | Place::Turned(_) => self.constants.get(&place)?.part(0, bytes),
+            Place::Constant(_) | Place::Transposed(_) => self.constants.get(&place)?.part(0, bytes),
             Place::Arena(at) => self.arena.part(at, bytes),
             Place::Kept(at) => self.kept.part(at, bytes),
             Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
@@ -249,7 +249,7 @@ impl Buffers {
 const SQUARE: usize = 32;
 
 /// The bytes of a tensor with its last two axes exchanged.
-fn turned_bytes(tensor: &Tensor) -> Vec<u8> {
+fn transposed_bytes(tensor: &Tensor) -> Vec<u8> {
     let (shape, size) = (tensor.shape(), tensor.dtype().size());
     let [.., rows, columns] = *shape else { return tensor.bytes().to_vec() };
     let (from, mut to) = (tensor.bytes(), vec![0; tensor.bytes().len()]);
@@ -272,9 +272,9 @@ pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;
 
 /// Every argument with the launch that takes it.
 fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
-    let others = launches.variants.iter().flat_map(|v| &v.instead);
-    let each = launches.once.iter().chain(&launches.each).chain(&launches.merged).chain(others);
-    let each = each.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
+    let others = launches.variants.iter().flat_map(|v| &v.replacement);
+    let each = launches.once.iter().chain(&launches.each).chain(&launches.megakernel).chain(others);
+    let each = each.flat_map(|l| std::iter::once(l).chain(l.fallback.as_deref()));
     each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
 }
 

@@ -1,11 +1,11 @@
-//! Convolutions that a library of the device may compute in place of generated code: plain data.
+//! Convolutions that a device's library may compute in place of generated code: plain data.
 
 use mlc_dsl::ir::DType;
 use std::fmt;
 
 /// An axis that windows move along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Window {
+pub struct WindowAxis {
     /// Elements of the image, of a window and of the result.
     pub extents: [u64; 3],
     /// From one window to the next.
@@ -18,7 +18,7 @@ pub struct Window {
 
 /// In which order the axes of a tensor lie in memory, without gaps: the images one after another, or the channels of the result for weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum ChannelOrder {
     /// Channels before what windows move along.
     First,
     /// Channels behind it.
@@ -38,11 +38,11 @@ pub struct Convolution {
     /// Channels of the image and of the result in a group.
     pub channels: [u64; 2],
     /// From the outermost axis on: up to three.
-    pub windows: Vec<Window>,
+    pub windows: Vec<WindowAxis>,
     /// How image, result and what is added lie.
-    pub order: Order,
+    pub order: ChannelOrder,
     /// How weights lie: channels of the result, channels of a group of the image, windows, or windows before the latter.
-    pub weights: Order,
+    pub weights: ChannelOrder,
     /// Whether a tensor like the result is added.
     pub is_added: bool,
     /// Whether a number is added to each channel of the result.
@@ -55,7 +55,7 @@ pub struct Convolution {
 
 /// What a tensor of a convolution is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ConvolutionTensor {
     /// What windows move over.
     Image,
     /// What is in a window.
@@ -68,36 +68,40 @@ pub enum Part {
 
 impl Convolution {
     /// Extents of a tensor: images or channels of the result, channels, then what windows move along.
-    pub fn extents(&self, of: Part) -> Vec<u64> {
+    pub fn extents(&self, of: ConvolutionTensor) -> Vec<u64> {
         let [inside, outside] = self.channels;
         let along = |i: usize| self.windows.iter().map(move |w| w.extents[i]);
         match of {
-            Part::Image => [self.count, self.groups * inside].into_iter().chain(along(0)).collect(),
-            Part::Weights => [self.groups * outside, inside].into_iter().chain(along(1)).collect(),
-            Part::Result => {
+            ConvolutionTensor::Image => {
+                [self.count, self.groups * inside].into_iter().chain(along(0)).collect()
+            }
+            ConvolutionTensor::Weights => {
+                [self.groups * outside, inside].into_iter().chain(along(1)).collect()
+            }
+            ConvolutionTensor::Result => {
                 [self.count, self.groups * outside].into_iter().chain(along(2)).collect()
             }
-            Part::Bias => {
+            ConvolutionTensor::Bias => {
                 [1, self.groups * outside].into_iter().chain(along(2).map(|_| 1)).collect()
             }
         }
     }
 
     /// Elements from one place along each of these axes to the next.
-    pub fn strides(&self, of: Part) -> Vec<u64> {
-        let order = if of == Part::Weights { self.weights } else { self.order };
+    pub fn strides(&self, of: ConvolutionTensor) -> Vec<u64> {
+        let order = if of == ConvolutionTensor::Weights { self.weights } else { self.order };
         order.strides(&self.extents(of))
     }
 }
 
-impl Order {
+impl ChannelOrder {
     /// Elements from one place to the next along axes of these extents, of which the second one has the channels.
     pub fn strides(self, extents: &[u64]) -> Vec<u64> {
         let mut out = vec![1; extents.len()];
         let inner = (2..extents.len()).rev();
         let places: Vec<usize> = match self {
-            Order::First => inner.chain([1, 0]).collect(),
-            Order::Last => std::iter::once(1).chain(inner).chain([0]).collect(),
+            ChannelOrder::First => inner.chain([1, 0]).collect(),
+            ChannelOrder::Last => std::iter::once(1).chain(inner).chain([0]).collect(),
         };
         let mut next = 1;
         for place in places {
@@ -109,8 +113,8 @@ impl Order {
 
     fn name(self) -> &'static str {
         match self {
-            Order::First => "first",
-            Order::Last => "last",
+            ChannelOrder::First => "first",
+            ChannelOrder::Last => "last",
         }
     }
 }

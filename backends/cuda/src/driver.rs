@@ -2,7 +2,7 @@
 //!
 //! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
-use super::{Code, Kind, Work};
+use super::{Code, LibraryKind, LibraryOp};
 use mlc_backends::device::{DriverError, Room};
 
 /// An address on a device.
@@ -106,22 +106,22 @@ pub trait Driver: Send + Sync {
         false
     }
 
-    /// Whether [`launch_early`](Self::launch_early) does what it is for.
-    fn starts_early(&self) -> bool {
+    /// Whether [`launch_programmatic`](Self::launch_programmatic) does what it is for.
+    fn has_programmatic_launch(&self) -> bool {
         false
     }
 
     /// As [`launch`](Self::launch), right behind another launch, which began with waiting for those before it as this one does: its blocks may
     /// come onto the device before that one has ended.
-    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_programmatic(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         self.launch(on, what)
     }
 
     /// Starts a function whose blocks wait for each other: all of them are on the device at once, or the device refuses.
-    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_cooperative(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         let _ = (on, what);
         let reason = "blocks of a grid cannot wait for each other".into();
-        Err(DriverError::Call { call: "launch_together", reason })
+        Err(DriverError::Call { call: "launch_cooperative", reason })
     }
 
     /// Records what `work` clears and launches on the stream, none of which is done. `None` where a device cannot record;
@@ -160,7 +160,7 @@ pub trait Driver: Send + Sync {
     }
 
     /// The library of a kind.
-    fn library(&self, of: Kind) -> Library {
+    fn library(&self, of: LibraryKind) -> Library {
         let _ = of;
         Library::Off
     }
@@ -169,7 +169,7 @@ pub trait Driver: Send + Sync {
     /// if it has no more. It may use so many bytes at the last address beside.
     fn prepare(
         &self,
-        work: &Work,
+        work: &LibraryOp,
         at: &[Address],
         workspace: (Address, u64),
         way: usize,
@@ -191,13 +191,13 @@ pub trait Driver: Send + Sync {
     }
 
     /// How launches are computed that libraries may compute so, as was chosen on this device before, by any process.
-    fn chosen(&self, of: &[Work]) -> Option<String> {
+    fn chosen(&self, of: &[LibraryOp]) -> Option<String> {
         let _ = of;
         None
     }
 
     /// Keeps what is chosen, if possible.
-    fn choose(&self, of: &[Work], how: &str) {
+    fn choose(&self, of: &[LibraryOp], how: &str) {
         let _ = (of, how);
     }
 

@@ -3,7 +3,7 @@
 //! Plain data, in between the generator and whatever executes it. Shapes are known: they are numbers in the code, so a
 //! function takes nothing but pointers.
 
-use super::alternative::Alternative;
+use super::autotune::library_candidate::LibraryCandidate;
 use super::code::Code;
 use mlc_dsl::ir::{ConstId, DType};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub enum Place {
     /// A constant of the program.
     Constant(ConstId),
     /// A constant of the program with its last two axes exchanged.
-    Turned(ConstId),
+    Transposed(ConstId),
     /// The arena, from this byte on.
     Arena(u64),
     /// Memory that is kept between runs, from this byte on: values that only constants feed.
@@ -40,7 +40,7 @@ impl Place {
     pub fn is_aligned(&self) -> bool {
         match self {
             Place::Arena(at) | Place::Kept(at) => at % 16 == 0,
-            Place::Input(_) | Place::Constant(_) | Place::Turned(_) | Place::Output(_) => true,
+            Place::Input(_) | Place::Constant(_) | Place::Transposed(_) | Place::Output(_) => true,
             Place::Fault | Place::Grid | Place::Counts => true,
         }
     }
@@ -98,12 +98,12 @@ pub struct Launch {
     /// The kernel of the plan that it belongs to.
     pub kernel: usize,
     /// What is started in its place where the device refuses that its blocks wait for each other.
-    pub instead: Option<Box<Launch>>,
+    pub fallback: Option<Box<Launch>>,
 }
 
 impl Launch {
     /// Whether its blocks wait for each other: all of them must be on the device at once.
-    pub fn is_together(&self) -> bool {
+    pub fn is_cooperative(&self) -> bool {
         self.arguments.iter().any(|a| a.place == Place::Grid)
     }
 
@@ -173,9 +173,9 @@ pub struct Variant {
     /// These launches of a run; of a library's alternatives at most one has some of them, and then it has these.
     pub launches: Range<usize>,
     /// The others.
-    pub instead: Vec<Launch>,
+    pub replacement: Vec<Launch>,
     /// What is other in them, in words.
-    pub how: String,
+    pub description: String,
     /// Whether warpgroups multiply in them.
     pub by_warpgroups: bool,
 }
@@ -188,11 +188,11 @@ pub struct Launches {
     /// The launches of a run, in order.
     pub each: Vec<Launch>,
     /// All of these as one, where that is chosen, or may be.
-    pub merged: Option<Launch>,
+    pub megakernel: Option<Launch>,
     /// If the device's clock is to decide between them: what an estimate says, which decides where there is no clock.
-    pub by_clock: Option<bool>,
+    pub megakernel_estimate: Option<bool>,
     /// What libraries of the device may compute in place of launches of a run; in the order of these.
-    pub alternatives: Vec<Alternative>,
+    pub library_candidates: Vec<LibraryCandidate>,
     /// What else may take the place of launches of a run; in the order of these.
     pub variants: Vec<Variant>,
     /// Bytes of the arena.
@@ -202,7 +202,7 @@ pub struct Launches {
     /// Constants that some launch reads.
     pub constants: Vec<ConstId>,
     /// Those that one reads with their last two axes exchanged.
-    pub turned: Vec<ConstId>,
+    pub transposed: Vec<ConstId>,
     /// The inputs of the program.
     pub inputs: Vec<Port>,
     /// The outputs, and where each one comes from: an output of its own, or an input or a constant that it is equal to.
@@ -216,12 +216,12 @@ impl Launches {
     pub fn replace(&mut self, variant: &Variant) {
         let Range { start, end } = variant.launches;
         let moved =
-            |at: usize| if at >= end { at - end + start + variant.instead.len() } else { at };
+            |at: usize| if at >= end { at - end + start + variant.replacement.len() } else { at };
         let others = self.variants.iter_mut().map(|v| &mut v.launches);
-        for range in self.alternatives.iter_mut().map(|a| &mut a.launches).chain(others) {
+        for range in self.library_candidates.iter_mut().map(|a| &mut a.launches).chain(others) {
             *range = moved(range.start)..moved(range.end);
         }
-        self.each.splice(start..end, variant.instead.iter().cloned());
+        self.each.splice(start..end, variant.replacement.iter().cloned());
     }
 
     /// Adds lines below the first comment of every function: what is known of the kernels of the plan that launch it, in the order of
@@ -244,10 +244,11 @@ impl Launches {
 
     /// The functions of all launches.
     pub fn code(&self) -> Code<'_> {
-        let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
-        let others = self.variants.iter().flat_map(|v| &v.instead);
-        let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged).chain(others);
-        let all = all.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
+        let rest = self.library_candidates.iter().filter_map(|a| a.epilogue.as_ref());
+        let others = self.variants.iter().flat_map(|v| &v.replacement);
+        let all =
+            self.once.iter().chain(&self.each).chain(rest).chain(&self.megakernel).chain(others);
+        let all = all.flat_map(|l| std::iter::once(l).chain(l.fallback.as_deref()));
         let mut code = Code::default();
         all.for_each(|l| code.add(&l.function, &l.source));
         code
@@ -271,7 +272,7 @@ mod tests {
             block: 1,
             arguments: vec![],
             kernel: 0,
-            instead: None,
+            fallback: None,
         }
     }
 
@@ -280,8 +281,8 @@ mod tests {
         let named = |names: &str| names.chars().map(|c| launch(&c.to_string(), "")).collect();
         let variant = |launches: Range<usize>, names: &str| Variant {
             launches,
-            instead: named(names),
-            how: String::new(),
+            replacement: named(names),
+            description: String::new(),
             by_warpgroups: false,
         };
         let all = vec![variant(1..2, "xy"), variant(3..5, "z")];

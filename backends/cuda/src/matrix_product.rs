@@ -1,4 +1,4 @@
-//! Products of matrices that a library of the device may compute in place of generated code: plain data.
+//! GEMMs that a device's library may compute in place of generated code: plain data.
 
 use mlc_dsl::ir::DType;
 use std::fmt;

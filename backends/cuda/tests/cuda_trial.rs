@@ -11,11 +11,11 @@ fn what_is_refused_as_one_launch_is_recorded_as_several() {
     let recorder = Arc::new(Recorder::default());
     let (mut launches, consts) = example();
     let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
-    launches.merged = Some(launch("merged", &places));
+    launches.megakernel = Some(launch("merged", &places));
     // The recorder has no launches whose blocks wait for each other.
     let plan = session(&recorder, (launches, consts)).expect("is ready");
     runs_as_recorded(&recorder, &plan);
-    let note = "3 launches one by one, not as one: launch_together failed";
+    let note = "3 launches one by one, not as one: launch_cooperative failed";
     assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
 }
 
@@ -24,8 +24,8 @@ fn a_run_is_one_launch_or_several_whichever_is_faster() {
     let open = |recorder: &Arc<Recorder>, is_likely: bool| {
         let (mut launches, consts) = example();
         let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
-        launches.merged = Some(launch("merged", &places));
-        launches.by_clock = Some(is_likely);
+        launches.megakernel = Some(launch("merged", &places));
+        launches.megakernel_estimate = Some(is_likely);
         session(recorder, (launches, consts)).expect("is ready")
     };
     for (as_one, apart) in [(1.0, 2.0), (2.0, 1.0)] {
@@ -64,7 +64,7 @@ fn a_run_is_one_launch_or_several_whichever_is_faster() {
     let recorder = Arc::new(Recorder::default());
     let plan = open(&recorder, true);
     assert_eq!(started(&recorder, &plan).0, 3);
-    let note = "3 launches one by one, not as one: launch_together failed";
+    let note = "3 launches one by one, not as one: launch_cooperative failed";
     assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
 }
 
@@ -86,7 +86,7 @@ fn launches_start_early_where_that_is_faster() {
         ),
     ] {
         let recorder = Arc::new(Recorder::default());
-        recorder.state().starts_early = true;
+        recorder.state().has_programmatic_launch = true;
         recorder.state().seconds = seconds.to_vec();
         let open = |note: &str| {
             let (mut launches, consts) = example();
@@ -118,12 +118,12 @@ fn every_call_of_a_choice_of_runs_may_fail() {
     let calls = |fails: Option<usize>| {
         let recorder = Arc::new(Recorder::default());
         recorder.state().waits = true;
-        recorder.state().starts_early = true;
+        recorder.state().has_programmatic_launch = true;
         recorder.state().fails = fails;
         let (mut launches, consts) = example();
         let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
-        launches.merged = Some(launch("merged", &places));
-        launches.by_clock = Some(true);
+        launches.megakernel = Some(launch("merged", &places));
+        launches.megakernel_estimate = Some(true);
         drop(session(&recorder, (launches, consts)));
         recorder.holds_nothing();
         recorder.calls().len()
@@ -137,7 +137,7 @@ fn every_call_of_a_choice_of_runs_may_fail() {
 fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
     let (mut launches, consts) = example();
     let (input, own) = ((Place::Input(0), 4), (Place::Arena(512), 4));
-    let instead = match right {
+    let replacement = match right {
         true => {
             vec![launch("parts", &[input, (Place::Arena(0), 4)]), launch("wide", &[input, own])]
         }
@@ -145,8 +145,8 @@ fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
     };
     launches.variants.push(Variant {
         launches: 0..1,
-        instead,
-        how: "by warpgroups".into(),
+        replacement,
+        description: "by warpgroups".into(),
         by_warpgroups: true,
     });
     (launches, consts)
@@ -196,11 +196,11 @@ fn of_several_variants_the_fastest_is_taken() {
     let recorder = Arc::new(Recorder::default());
     recorder.state().seconds = vec![2.0, 1.0];
     let (mut launches, consts) = with_variant(true);
-    let instead = vec![launch("wide", &[(Place::Input(0), 4), (Place::Arena(512), 4)])];
+    let replacement = vec![launch("wide", &[(Place::Input(0), 4), (Place::Arena(512), 4)])];
     launches.variants.push(Variant {
         launches: 0..1,
-        instead,
-        how: "in tiles of 16 x 16".into(),
+        replacement,
+        description: "in tiles of 16 x 16".into(),
         by_warpgroups: false,
     });
     let plan = session(&recorder, (launches, consts)).expect("is ready");

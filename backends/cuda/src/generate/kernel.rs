@@ -1,12 +1,10 @@
 //! A kernel of a plan as a program of primitive operators over stored values.
 //!
-//! Definitions are unfolded, views that have no memory of their own are computed where they are read.
+//! Definitions are unfolded; views without memory of their own are fused into their readers.
 
-use super::merged::Merge;
 use super::procedures::{self, Procedure};
-use super::product::warpgroups::Warpgroups;
-use super::recurrent::persistent::Spread;
 use super::stages::variable;
+use super::tuning::{CodeTarget, Tuning};
 use crate::launch::Place;
 use mlc_backends::BackendError;
 use mlc_backends::reference::accelerated::affine::placed;
@@ -45,33 +43,7 @@ pub struct KernelProgram {
     /// What the code is for.
     pub tuning: Tuning,
     /// Whether all blocks have the same number of threads.
-    pub is_even: bool,
-}
-
-/// What code is generated for, besides the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// Multiprocessors of the device: work is cut such that all of them have some.
-    pub processors: u32,
-    /// Whether factors of products in 32 bits may be rounded to the 19 bits of `tf32`, as tensor cores take them.
-    pub tf32: bool,
-    /// When the launches of a run become one.
-    pub merge: Merge,
-    /// When the steps of a recurrent layer are spread over the multiprocessors.
-    pub spread: Spread,
-    /// When warpgroups multiply.
-    pub warpgroups: Warpgroups,
-    /// Whether other tilings of products are offered, of which a session takes the one that the device's clock says.
-    pub offers_tilings: bool,
-}
-
-impl Default for Tuning {
-    /// A device of 132 multiprocessors; products in full precision.
-    fn default() -> Tuning {
-        let (merge, spread) = (Merge::Chosen, Spread::Chosen);
-        let (warpgroups, offers_tilings) = (Warpgroups::Never, false);
-        Tuning { processors: 132, tf32: false, merge, spread, warpgroups, offers_tilings }
-    }
+    pub uniform_blocks: bool,
 }
 
 /// An error that names what is not supported.
@@ -94,22 +66,23 @@ pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), Backend
 }
 
 impl KernelProgram {
-    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read. Of some constants the last
-    /// two axes are exchanged in memory.
+    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read. The last two axes of
+    /// `transposed` constants are exchanged in memory.
     pub fn new(
         plan: &Plan,
         library: &Library,
         stored: &Stored,
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
-        ((tuning, is_even), turned): ((Tuning, bool), &BTreeSet<ConstId>),
+        target: CodeTarget,
+        transposed: &BTreeSet<ConstId>,
     ) -> Result<KernelProgram, BackendError> {
         let mut r = Reader {
             plan,
             library,
             stored,
             inside,
-            turned,
+            transposed,
             b: Builder::new(library),
             known: HashMap::new(),
             inputs: vec![],
@@ -121,17 +94,18 @@ impl KernelProgram {
             unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
                 .map_err(|e| unsupported(format!("this body: {e}")))?;
         let outputs: Vec<Place> = outputs.iter().map(|o| o.1).collect();
-        KernelProgram::of(program, library, (inputs, &outputs), (tuning, is_even))
+        KernelProgram::of(program, library, inputs, &outputs, target)
     }
 
     /// What computes an unfolded program whose inputs and outputs have these places.
     pub fn of(
         program: Program,
         library: &Library,
-        (inputs, outputs): (Vec<Place>, &[Place]),
-        (tuning, is_even): (Tuning, bool),
+        inputs: Vec<Place>,
+        outputs: &[Place],
+        target: CodeTarget,
     ) -> Result<KernelProgram, BackendError> {
-        let (mut codes, procedures, recurrences) = codes(&program, library, tuning)?;
+        let (mut codes, procedures, recurrences) = codes(&program, library, target.tuning)?;
         let program = permute_reductions(program, &mut codes);
         let outputs = program.outputs.iter().zip(outputs).map(|((_, v), p)| (*v, *p)).collect();
         Ok(KernelProgram {
@@ -141,8 +115,8 @@ impl KernelProgram {
             procedures,
             recurrences,
             outputs,
-            tuning,
-            is_even,
+            tuning: target.tuning,
+            uniform_blocks: target.uniform_blocks,
         })
     }
 
@@ -210,7 +184,7 @@ struct Reader<'a> {
     library: &'a Library,
     stored: &'a Stored,
     inside: &'a dyn Fn(Value) -> bool,
-    turned: &'a BTreeSet<ConstId>,
+    transposed: &'a BTreeSet<ConstId>,
     b: Builder<'a>,
     known: HashMap<Value, Value>,
     inputs: Vec<Place>,
@@ -228,13 +202,13 @@ impl Reader<'_> {
     }
 
     /// A constant as it is read where its last two axes are exchanged in memory.
-    fn turned(&mut self, v: Value, c: ConstId) -> Result<Value, BackendError> {
+    fn transposed(&mut self, v: Value, c: ConstId) -> Result<Value, BackendError> {
         let (dtype, mut shape) = known(&self.plan.program, v)?;
         let n = shape.len();
         let mut axes: Vec<i64> = (0..n as i64).collect();
         shape.swap(n - 2, n - 1);
         axes.swap(n - 2, n - 1);
-        let there = self.typed(Type::known(dtype, &shape), Place::Turned(c));
+        let there = self.typed(Type::known(dtype, &shape), Place::Transposed(c));
         let transpose = self.library.find("transpose");
         let transpose =
             transpose.ok_or_else(|| unsupported("a library without `transpose`".into()))?;
@@ -255,7 +229,7 @@ impl Reader<'_> {
             (NodeKind::Const(c), _) if is_number(program.consts.get(*c)) => {
                 self.b.constant(program.consts.get(*c).clone())
             }
-            (NodeKind::Const(c), _) if self.turned.contains(c) => self.turned(v, *c)?,
+            (NodeKind::Const(c), _) if self.transposed.contains(c) => self.transposed(v, *c)?,
             (NodeKind::Const(c), _) => self.input(v, Place::Constant(*c)),
             (NodeKind::Apply(..), Some(place)) => self.input(v, *place),
             (NodeKind::Apply(call, attrs), None) => {
@@ -335,7 +309,7 @@ fn codes(program: &Program, library: &Library, tuning: Tuning) -> Result<Codes, 
             let result = |output| known(program, Value { node: id, output });
             let results =
                 (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
-            let written = procedures::write(&callable.name, (&app.env, tuning), &args, &results);
+            let written = procedures::write(&callable.name, &app.env, tuning, &args, &results);
             let none = "it has a Rust reference, and no code is generated for it";
             let written = written.unwrap_or_else(|| Err(none.into()));
             let named = |why| unsupported(format!("`{}`: {why}", callable.name));

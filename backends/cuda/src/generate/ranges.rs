@@ -1,4 +1,4 @@
-//! Between which numbers the elements of integers lie, as far as types, constants and arithmetic tell: never closer than they do.
+//! Interval analysis of integer elements from types, constants and arithmetic: bounds are never tighter than the truth.
 
 use super::kernel::KernelProgram;
 use mlc_backends::reference::code::compile::Body;

@@ -1,4 +1,4 @@
-//! Machine code of translation units: what was compiled before, and the rest compiled side by side.
+//! Compiles translation units in parallel, those that the cache lacks.
 
 use super::{cubins, nvrtc};
 use crate::DriverError;

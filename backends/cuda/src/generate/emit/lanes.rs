@@ -1,9 +1,9 @@
-//! Loops of a thread over elements that lie side by side: what they read or write side by side is one access of up to 16 bytes.
+//! Vectorised loops of a thread: contiguous elements are loaded and stored in accesses of up to 16 bytes.
 //!
-//! Only accesses whose alignment follows from extents and strides are combined; all others stay one element each.
+//! Only accesses whose alignment follows from extents and strides are combined; all others stay scalar.
 
 use super::{Emitter, coordinates};
-use crate::generate::product::in_memory::InMemory;
+use crate::generate::product::strided_read::StridedRead;
 use crate::generate::spelling as spell;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
@@ -206,7 +206,7 @@ impl<'k> Emitter<'k> {
     /// or none.
     pub(super) fn packed_inside(
         &mut self,
-        of: &InMemory,
+        of: &StridedRead,
         inside: &str,
     ) -> Option<(String, String)> {
         let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
@@ -245,7 +245,7 @@ impl<'k> Emitter<'k> {
         first: &str,
         axes: &[(Slot, i64)],
         width: i64,
-        find: impl FnOnce(&mut Emitter<'k>) -> Option<InMemory>,
+        find: impl FnOnce(&mut Emitter<'k>) -> Option<StridedRead>,
     ) -> Option<Source> {
         let (mut start, mut found) = (self.lines.len(), None);
         self.lanes(first, axes, width, |e| {
@@ -308,7 +308,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// The accesses of loops that `write` would write.
-    pub fn trial(&self, write: impl FnOnce(&mut Emitter<'k>)) -> Accesses {
+    pub fn count_accesses(&self, write: impl FnOnce(&mut Emitter<'k>)) -> Accesses {
         let mut other = Emitter { accesses: Accesses::default(), ..self.clone() };
         write(&mut other);
         other.accesses

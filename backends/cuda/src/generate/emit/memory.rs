@@ -1,9 +1,9 @@
-//! Reads of elements that are in memory, in registers of a row, or in shared memory instead.
+//! Loads of elements: from global memory, from registers that hold a row, or from shared memory.
 
 use super::expressions::Scope;
 use super::{Emitter, linear, offset_of};
-use crate::generate::product::in_memory::InMemory;
-use crate::generate::spelling::{self as spell, Kind};
+use crate::generate::product::strided_read::StridedRead;
+use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::code::{Affine, Int};
 use mlc_dsl::ir::{DType, Value};
@@ -11,7 +11,7 @@ use mlc_dsl::ir::{DType, Value};
 /// A part of a value in the shared array `window`: how far it is there from one position along each axis to the next. It begins at
 /// `window_first`.
 #[derive(Clone)]
-pub struct Window {
+pub struct SharedWindow {
     pub value: Value,
     pub strides: Vec<i64>,
 }
@@ -80,11 +80,11 @@ impl Emitter<'_> {
             last.insert(key, name.clone());
             return name;
         }
-        let there = self.instead.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
+        let there = self.substitute.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
         let there = there.map(|i| i.1.clone()).or_else(|| self.in_window(v, index));
         let side = there.or_else(|| form.and_then(|form| self.packed(v, form)));
         let element = side.unwrap_or_else(|| format!("{}[{bare}]", self.stored[&v]));
-        let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
+        let text = spell::loaded(dtype, &element, kind == ScalarKind::Real(true));
         let name = self.local();
         self.line(format!("{} {name} = {text};", kind.name()));
         if let Some((place, _)) = kept {
@@ -99,13 +99,13 @@ impl Emitter<'_> {
     /// Whether elements of a value may be read in place of memory.
     pub(super) fn is_elsewhere(&self, v: Value) -> bool {
         self.window.as_ref().is_some_and(|w| w.value == v)
-            || self.instead.as_ref().is_some_and(|i| i.0.0 == v)
+            || self.substitute.as_ref().is_some_and(|i| i.0.0 == v)
             || self.keeping.open.is_some()
     }
 
     /// Reads an element where it is, and has a number elsewhere, without a branch: threads would wait at its end for what they read in it. The first
     /// element is read there instead, and not used. `None` where elements are not read from memory.
-    pub(super) fn guarded(&mut self, of: &InMemory) -> Option<String> {
+    pub(super) fn guarded(&mut self, of: &StridedRead) -> Option<String> {
         let (v, outside) = (of.value, of.outside?);
         let ty = self.kernel.program.ty(v);
         if self.is_elsewhere(v) || ty.known_shape()?.contains(&0) {
@@ -122,7 +122,7 @@ impl Emitter<'_> {
         if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
             return Some(known.clone());
         }
-        let (dtype, double) = (ty.dtype, self.kind(v) == Kind::Real(true));
+        let (dtype, double) = (ty.dtype, self.kind(v) == ScalarKind::Real(true));
         let (condition, element) = self.packed_inside(of, &inside).unwrap_or_else(|| {
             let (condition, element) = (self.local(), self.local());
             let (of, stored) = (&self.stored[&v], spell::stored(dtype));

@@ -1,7 +1,7 @@
-//! Statements of C++ that compute an element of a value, whatever operators stand between it and memory.
+//! Emits the C++ statements that compute an element of a value from what is in memory.
 //!
-//! An element is computed once for each index that a scope reads it at. Loops over elements are sequential, or shared by the
-//! threads of a block where all of them stand at the same index ([`Emitter::cooperate`]).
+//! An element is computed once per index and scope. Loops over elements are sequential, or shared by the threads of a block where all
+//! of them stand at the same index ([`Emitter::cooperate`]). A dry run ([`Emitter::analyse`]) tells what code would read.
 
 mod expressions;
 mod lanes;
@@ -12,11 +12,11 @@ mod shared;
 use super::kernel::KernelProgram;
 use super::product::Term;
 use super::product::tile_config::Tiling;
-use super::spelling::{self as spell, Kind};
+use super::spelling::{self as spell, ScalarKind};
 use expressions::Scope;
 use lanes::Lanes;
 pub use lanes::{Accesses, Source, side_by_side, widest};
-pub use memory::Window;
+pub use memory::SharedWindow;
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::accelerated::affine::{combine, placed_apart};
 use mlc_backends::reference::code::compile::Body;
@@ -37,7 +37,7 @@ type At = (Value, Vec<Int>);
 
 /// What an emission found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct Analysis {
     /// Values that take loops, and the indices at which they are read.
     pub reductions: Vec<(Value, Vec<Int>)>,
     /// The index variables that decide what is read.
@@ -85,14 +85,14 @@ pub struct Emitter<'k> {
     /// Widths of the arrays that loops combine their parts in.
     pub parts: BTreeSet<&'static str>,
     /// Records what takes loops instead of following it.
-    found: Option<Found>,
+    found: Option<Analysis>,
     touched: BTreeSet<Slot>,
     /// The loop over elements side by side that is open, and what such loops access so far.
     lanes: Option<Lanes>,
     /// What is read at an offset of a value in place of memory.
-    pub instead: Option<((Value, Affine), String)>,
+    pub substitute: Option<((Value, Affine), String)>,
     /// What is read of a value in place of memory.
-    pub window: Option<Window>,
+    pub window: Option<SharedWindow>,
     pub accesses: Accesses,
     /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
@@ -172,7 +172,7 @@ impl<'k> Emitter<'k> {
             found: None,
             touched: BTreeSet::new(),
             lanes: None,
-            instead: None,
+            substitute: None,
             window: None,
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
@@ -184,7 +184,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// The same where these values are in memory, whatever they are called there.
-    pub fn of_stored<'v>(
+    pub fn with_stored<'v>(
         kernel: &'k KernelProgram,
         stored: impl Iterator<Item = &'v Value>,
     ) -> Emitter<'k> {
@@ -280,10 +280,10 @@ impl<'k> Emitter<'k> {
 
     /// The extents of the longest loop behind an element, and the element that it yields.
     pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, At)> {
-        let found = self.look(&[(v, index.to_vec())]).reductions;
+        let found = self.analyse(&[(v, index.to_vec())]).reductions;
         let mut all: Vec<At> = vec![];
         for (h, at) in found {
-            let inner = self.look_inside(h, &at).reductions;
+            let inner = self.analyse_body(h, &at).reductions;
             all.push((h, at));
             all.extend(inner);
         }
@@ -296,33 +296,33 @@ impl<'k> Emitter<'k> {
     /// How many elements side by side the turns of a reduction's loop take.
     pub fn width_of_loop(&mut self, v: Value, index: &[Int]) -> i64 {
         let double = self.double(v);
-        let Some(Body::Real(Real::Reduce(r))) = self.placed(v, index) else { return 1 };
+        let Some(Body::Real(Real::Reduce(r))) = self.body_at(v, index) else { return 1 };
         let width = side_by_side(&r.over, 4);
         let body = |e: &mut Emitter<'k>| drop(e.real_of(v, double, &r.body));
-        let accesses = self.trial(|e| e.lanes("at", &r.over, width, body));
+        let accesses = self.count_accesses(|e| e.lanes("at", &r.over, width, body));
         if accesses.together > accesses.apart { width } else { 1 }
     }
 
     /// Makes the element known in this scope.
-    pub fn know(&mut self, v: Value, index: &[Int], name: &str) {
+    pub fn bind(&mut self, v: Value, index: &[Int], name: &str) {
         let last = self.scopes.last_mut().expect("a scope is open");
         last.insert((v, format!("{index:?}")), name.to_string());
     }
 
     /// What computing these elements would read that takes loops, without writing anything.
-    pub fn look(&mut self, elements: &[(Value, Vec<Int>)]) -> Found {
-        self.look_by(|e| elements.iter().for_each(|(v, index)| drop(e.element(*v, index))))
+    pub fn analyse(&mut self, elements: &[(Value, Vec<Int>)]) -> Analysis {
+        self.analyse_with(|e| elements.iter().for_each(|(v, index)| drop(e.element(*v, index))))
     }
 
     /// What a float of the code of a value reads.
-    pub fn look_at(&mut self, v: Value, r: &Real) -> Found {
-        self.look_by(|e| drop(e.real_of(v, false, r)))
+    pub fn analyse_real(&mut self, v: Value, r: &Real) -> Analysis {
+        self.analyse_with(|e| drop(e.real_of(v, false, r)))
     }
 
     /// What the code of a value reads that takes loops, at an index of the value.
-    pub fn look_inside(&mut self, v: Value, index: &[Int]) -> Found {
-        self.look_by(|e| {
-            let Some(body) = e.placed(v, index) else { return };
+    pub fn analyse_body(&mut self, v: Value, index: &[Int]) -> Analysis {
+        self.analyse_with(|e| {
+            let Some(body) = e.body_at(v, index) else { return };
             let scope = Scope { node: v, double: false };
             match &body {
                 Body::Real(r) => drop(scope.real(e, r)),
@@ -332,7 +332,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// An emitter at the same place that writes nothing.
-    pub fn probe(&self) -> Emitter<'k> {
+    pub fn dry_run(&self) -> Emitter<'k> {
         Emitter {
             stored: self.stored.clone(),
             unaligned: self.unaligned.clone(),
@@ -340,13 +340,13 @@ impl<'k> Emitter<'k> {
             scopes: self.scopes.clone(),
             outer_scopes: self.scopes.len(),
             varying: self.varying.clone(),
-            found: Some(Found::default()),
+            found: Some(Analysis::default()),
             ..Emitter::new(self.kernel)
         }
     }
 
-    fn look_by(&mut self, compute: impl FnOnce(&mut Self)) -> Found {
-        let mut other = self.probe();
+    fn analyse_with(&mut self, compute: impl FnOnce(&mut Self)) -> Analysis {
+        let mut other = self.dry_run();
         compute(&mut other);
         let mut found = other.found.unwrap_or_default();
         found.touched = other.touched;
@@ -357,12 +357,17 @@ impl<'k> Emitter<'k> {
     }
 
     /// The code of a value at an index.
-    pub fn placed(&mut self, v: Value, index: &[Int]) -> Option<Body> {
-        self.placed_apart(v, index, &[])
+    pub fn body_at(&mut self, v: Value, index: &[Int]) -> Option<Body> {
+        self.body_with_split_axes(v, index, &[])
     }
 
     /// The same with variables of its reductions, as the code names them, taken apart.
-    pub fn placed_apart(&mut self, v: Value, index: &[Int], apart: &[(Slot, i64)]) -> Option<Body> {
+    pub fn body_with_split_axes(
+        &mut self,
+        v: Value,
+        index: &[Int],
+        apart: &[(Slot, i64)],
+    ) -> Option<Body> {
         let code = self.kernel.code(v)?;
         let (body, divided) = placed_apart(code, index, apart, &mut self.extents);
         if let Some(found) = &mut self.found {
@@ -385,8 +390,8 @@ impl<'k> Emitter<'k> {
     }
 
     /// What a factor of a product in the code of a value reads.
-    pub fn look_at_term(&mut self, v: Value, t: &Term) -> Found {
-        self.look_by(|e| drop(e.term_of(v, false, t)))
+    pub fn analyse_term(&mut self, v: Value, t: &Term) -> Analysis {
+        self.analyse_with(|e| drop(e.term_of(v, false, t)))
     }
 
     /// A truth value that the code of a value computes.
@@ -404,12 +409,16 @@ impl<'k> Emitter<'k> {
         let range = Some((begin, end));
         let double = self.double(v);
         let scope = Scope { node: v, double };
-        match self.placed(v, index) {
+        match self.body_at(v, index) {
             Some(Body::Real(Real::Reduce(r))) => {
-                scope.reduce_shared(self, &r, Kind::Real(double), range, &|e, b| scope.real(e, b))
+                scope.reduce_shared(self, &r, ScalarKind::Real(double), range, &|e, b| {
+                    scope.real(e, b)
+                })
             }
             Some(Body::Int(_, Int::Reduce(r))) => {
-                scope.reduce_shared(self, &r, Kind::Int(r.dtype), range, &|e, b| scope.int(e, b))
+                scope.reduce_shared(self, &r, ScalarKind::Int(r.dtype), range, &|e, b| {
+                    scope.int(e, b)
+                })
             }
             _ => unreachable!("a part is one of a reduction"),
         }
@@ -436,9 +445,13 @@ impl<'k> Emitter<'k> {
     }
 
     /// The kind of a value's elements.
-    fn kind(&self, v: Value) -> Kind {
+    fn kind(&self, v: Value) -> ScalarKind {
         let dtype = self.kernel.program.ty(v).dtype;
-        if dtype.is_float() { Kind::Real(dtype == DType::F64) } else { Kind::Int(Some(dtype)) }
+        if dtype.is_float() {
+            ScalarKind::Real(dtype == DType::F64)
+        } else {
+            ScalarKind::Int(Some(dtype))
+        }
     }
 
     /// The name of an element: a number or a variable.
@@ -469,14 +482,14 @@ impl<'k> Emitter<'k> {
 
     /// The name of an element that is computed even if it has a place in memory.
     pub fn computed(&mut self, v: Value, index: &[Int]) -> String {
-        let Some(body) = self.placed(v, index) else { return "0".into() };
+        let Some(body) = self.body_at(v, index) else { return "0".into() };
         let kind = self.kind(v);
         let double = self.double(v);
         let text = match &body {
             Body::Real(r) => {
                 let r = Scope { node: v, double }.real(self, r);
                 // What is stored in fewer bits is computed in more, but not rounded in between.
-                if double && kind == Kind::Real(false) { format!("(float)({r})") } else { r }
+                if double && kind == ScalarKind::Real(false) { format!("(float)({r})") } else { r }
             }
             Body::Int(dtype, i) => {
                 let i = Scope { node: v, double }.int(self, i);

@@ -1,8 +1,7 @@
-//! Elements side by side that lie in one of several values in memory, as those of a concatenation do: which one it is, is decided once for all
-//! elements of a turn, ahead of the loop.
+//! Vectorised reads of a concatenation: which operand a vector lies in is decided once, ahead of the loop over its elements.
 
 use super::{Emitter, linear, offset_read};
-use crate::generate::spelling::{self as spell, Kind};
+use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Sign, Slot, Truth};
@@ -103,7 +102,7 @@ impl Emitter<'_> {
         if self.stored.contains_key(&source) {
             return Some(Choice::Read(source, offset_read(read)?));
         }
-        match self.placed(source, &read.index)? {
+        match self.body_at(source, &read.index)? {
             Body::Real(next) => self.choice(source, &next, ranges),
             Body::Int(..) => None,
         }
@@ -142,7 +141,7 @@ impl Emitter<'_> {
         self.write_choice(&choice, &name, 0, &mut lines);
         lines.into_iter().for_each(|line| self.before_lanes(line));
         let element = format!("{name}.at[lane]");
-        let loaded = spell::loaded(dtype, &element, self.kind(node) == Kind::Real(true));
+        let loaded = spell::loaded(dtype, &element, self.kind(node) == ScalarKind::Real(true));
         let value = self.local();
         self.line(format!("{} {value} = {loaded};", self.kind(node).name()));
         self.raw.insert(value.clone(), (dtype, element));

@@ -1,9 +1,9 @@
-//! Loops along a row that threads share: a block, or a warp, has the row.
+//! Cooperative loops along a row that a block or a warp shares.
 //!
-//! What several loops of one row read from memory is read by the first one, and stays in registers for the others.
+//! What several loops of a row load from memory is loaded by the first one, and stays in registers for the others.
 
 use super::{Emitter, coordinates, parts_name};
-use crate::generate::spelling::Kind;
+use crate::generate::spelling::ScalarKind;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::Value;
 
@@ -108,7 +108,12 @@ impl<'k> Emitter<'k> {
     }
 
     /// The array, and the place in it, where what is read at this offset is kept; whether it is there already.
-    pub(super) fn kept(&mut self, v: Value, offset: &Affine, kind: Kind) -> Option<(String, bool)> {
+    pub(super) fn kept(
+        &mut self,
+        v: Value,
+        offset: &Affine,
+        kind: ScalarKind,
+    ) -> Option<(String, bool)> {
         let (slots, place, scopes, variables) = self.keeping.open.clone()?;
         let factors: Vec<i64> = slots.iter().map(|s| offset.factor(*s)).collect();
         let mut rest = offset.clone();

@@ -1,36 +1,36 @@
-//! Products whose left factor is normalised by rows, in one pass over its columns: the factor is in memory at no time.
+//! FlashAttention: `softmax(Q Kᵀ) V` in one pass over the keys, without materialising the scores.
 //!
 //! What is computed is `sum(t) e(s, t) / (sum(t) e(s, t)) * v(t, c)` with `e = exp(x - max(t) x)`, where `x` follows a product
-//! element by element. A block takes some rows `s`, and some columns `t` at a time, here called keys. It keeps in registers the
-//! largest element of every row so far and what belongs to it: the sum of the exponentials and the sums of their products. Where
-//! the largest element grows, both are scaled (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+//! element by element. A block takes some rows `s` (queries), and some columns `t` (keys) at a time. It keeps in registers, for each row,
+//! the running maximum, the sum of the exponentials and the sums of their products, and rescales both sums where the maximum grows
+//! (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 //!
-//! Which products these are is found here. How they are cut is decided in [`cut`], blocks are written by [`frame`] with the
-//! multiplications of [`warps`] or [`threads`], and keys that do not count are left out by [`skip`].
+//! The pattern is matched here, [`tiling`] chooses the tile sizes, [`mod@kernel`] writes blocks with the products of [`tensor_cores`],
+//! [`simt`] or [`decode`], and [`masked_tiles`] skips keys that a mask hides.
 
-mod cut;
-mod few;
-mod frame;
-mod load;
-mod parts;
-mod shares;
-mod skip;
-mod threads;
-mod warps;
+mod decode;
+mod kernel;
+mod masked_tiles;
+mod simt;
+mod split_kv;
+mod tensor_cores;
+mod tile_load;
+mod tiling;
+mod warp_combine;
 
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
-use super::procedures::Known;
+use super::procedures::TypedShape;
 use super::product::{Contraction, size};
-use cut::{Cut, Sizes, Units};
-pub use frame::{Target, write};
+pub use kernel::{OutputTarget, write};
+use masked_tiles::MaskedTileSkip;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Reduce, Slot};
 use mlc_backends::reference::scalar::{Monoid, RealOp};
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::{DType, Value};
-use skip::Skip;
 use std::collections::BTreeSet;
+use tiling::{AttentionExtents, AttentionTiling, MultiplyUnit};
 
 /// Columns of the result, and depth of the product within, up to which the pass pays: a block has as many registers.
 const WIDEST: i64 = 256;
@@ -41,7 +41,7 @@ const LEAST: i64 = 8;
 type Place = (Value, Vec<Option<Slot>>);
 
 /// The parts of such a product.
-pub struct OnePass {
+pub struct FlashAttention {
     /// The index variables of the result's axes.
     index: Vec<Int>,
     batch: Vec<(Slot, i64)>,
@@ -60,19 +60,19 @@ pub struct OnePass {
     right: Real,
     /// The sum of products with the normalised factor.
     product: Value,
-    cut: Cut,
-    skip: Option<Skip>,
+    cut: AttentionTiling,
+    skip: Option<MaskedTileSkip>,
     /// What has to be in memory.
     pub needed: Vec<Value>,
 }
 
 /// Follows an element through values that only read another one.
-struct Follower<'e, 'k> {
+struct ReadFollower<'e, 'k> {
     e: &'e mut Emitter<'k>,
     kernel: &'e KernelProgram,
 }
 
-impl Follower<'_, '_> {
+impl ReadFollower<'_, '_> {
     fn indices((_, index): &Place) -> Vec<Int> {
         let zero = || Int::Affine(Affine { constant: 0, terms: vec![] });
         index.iter().map(|s| s.map_or_else(zero, Emitter::index)).collect()
@@ -105,7 +105,7 @@ impl Follower<'_, '_> {
             if self.e.stored.contains_key(&at.0) {
                 return None;
             }
-            let Body::Real(code) = self.e.placed(at.0, &Self::indices(&at))? else { return None };
+            let Body::Real(code) = self.e.body_at(at.0, &Self::indices(&at))? else { return None };
             match self.read(at.0, &code) {
                 Some(next) => at = next,
                 None => return Some((at, code)),
@@ -138,9 +138,13 @@ impl Follower<'_, '_> {
     }
 }
 
-impl OnePass {
+impl FlashAttention {
     /// A product as such a one, for an emitter that knows what is stored.
-    pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, product: Value) -> Option<OnePass> {
+    pub fn of(
+        e: &mut Emitter<'_>,
+        kernel: &KernelProgram,
+        product: Value,
+    ) -> Option<FlashAttention> {
         let c = Contraction::of_any_size(e, kernel, product)?;
         let shape = kernel.program.ty(product).known_shape()?;
         if kernel.program.ty(product).dtype == DType::F64 {
@@ -151,12 +155,12 @@ impl OnePass {
         let axes = |list: &[usize]| list.iter().map(|&a| (slots[a], shape[a] as i64)).collect();
         let (batch, rows, columns): (Vec<_>, Vec<_>, Vec<_>) =
             (axes(&c.batch), axes(&c.rows), axes(&c.columns));
-        let Body::Real(Real::Reduce(r)) = e.placed(product, &index)? else { return None };
+        let Body::Real(Real::Reduce(r)) = e.body_at(product, &index)? else { return None };
         let ([along], Real::Binary(RealOp::Mul, left, right)) = (r.over.as_slice(), &r.body) else {
             return None;
         };
         let along = *along;
-        let mut f = Follower { e: &mut *e, kernel };
+        let mut f = ReadFollower { e: &mut *e, kernel };
         // e / sum
         let (at, code) = f.behind(product, left)?;
         let Real::Binary(RealOp::Div, top, bottom) = &code else { return None };
@@ -181,8 +185,8 @@ impl OnePass {
             return None;
         }
         // The product behind x.
-        let scores = (scores_at.0, Follower::indices(&scores_at));
-        let found = e.look(std::slice::from_ref(&scores)).reductions;
+        let scores = (scores_at.0, ReadFollower::indices(&scores_at));
+        let found = e.analyse(std::slice::from_ref(&scores)).reductions;
         let (inner, rest) = found.split_first()?;
         let spelled = |r: &(Value, Vec<Int>)| format!("{r:?}");
         if rest.iter().any(|r| spelled(r) != spelled(inner)) {
@@ -202,11 +206,11 @@ impl OnePass {
         }
         let inner = inner.clone();
         Contraction::of_any_size(e, kernel, inner.0)?;
-        let Body::Real(Real::Reduce(sum)) = e.placed(inner.0, &inner.1)? else { return None };
+        let Body::Real(Real::Reduce(sum)) = e.body_at(inner.0, &inner.1)? else { return None };
         let Reduce { over: deep, body: Real::Binary(RealOp::Mul, a, b), .. } = *sum else {
             return None;
         };
-        let sides = [a, b].map(|side| (e.look_at(inner.0, &side), *side));
+        let sides = [a, b].map(|side| (e.analyse_real(inner.0, &side), *side));
         let [a, b] = match sides[0].0.touched.contains(&along.0) {
             true => {
                 let [a, b] = sides;
@@ -214,7 +218,7 @@ impl OnePass {
             }
             false => sides,
         };
-        let outer = e.look_at(product, right);
+        let outer = e.analyse_real(product, right);
         let of_rows: BTreeSet<Slot> = rows.iter().map(|r| r.0).collect();
         let mut columns_of = columns.iter().map(|c| c.0);
         let apart = !a.0.touched.contains(&along.0)
@@ -222,7 +226,7 @@ impl OnePass {
             && outer.touched.is_disjoint(&of_rows)
             && columns_of.all(|c| !a.0.touched.contains(&c) && !b.0.touched.contains(&c));
         let fits = |n: i64| (LEAST..=WIDEST).contains(&n);
-        let sizes = Sizes {
+        let sizes = AttentionExtents {
             batch: size(&batch),
             rows: size(&rows),
             columns: size(&columns),
@@ -232,13 +236,14 @@ impl OnePass {
         if !apart || !fits(sizes.columns) || !fits(sizes.depth) || along.1 < LEAST {
             return None;
         }
-        let units = Units::of(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
-        let cut = Cut::of(sizes, units, kernel.tuning.processors);
-        let skip = Skip::of(e, kernel, &scores_at, inner.0).filter(|_| along.1 > cut.keys);
+        let units = MultiplyUnit::of(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
+        let cut = AttentionTiling::of(sizes, units, kernel.tuning.processors);
+        let skip =
+            MaskedTileSkip::of(e, kernel, &scores_at, inner.0).filter(|_| along.1 > cut.keys);
         let ((a, of_rows), (b, of_keys)) = (a, b);
         let right = (**right).clone();
         let needed = [a, b, outer].into_iter().flat_map(|f| f.reductions).map(|r| r.0).collect();
-        Some(OnePass {
+        Some(FlashAttention {
             index,
             batch,
             rows,
@@ -258,8 +263,8 @@ impl OnePass {
     }
 
     /// What blocks leave for the last one of a tile, where each has a part of the keys only: for each tile and part.
-    pub fn parts(&self) -> Option<Known> {
-        let ([tiles, floats], parts) = (parts::extents(&self.cut), self.cut.parts);
+    pub fn parts(&self) -> Option<TypedShape> {
+        let ([tiles, floats], parts) = (split_kv::extents(&self.cut), self.cut.parts);
         let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();
         (parts > 1).then_some((DType::F32, shape))
     }

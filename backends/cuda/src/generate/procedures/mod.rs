@@ -1,14 +1,15 @@
-//! Operators whose kernels are written, not generated from a meaning: their launches, by the operators' names.
+//! Operators without a generated kernel: hand-written launches, looked up by the operator's name.
 
-mod choices;
-mod elimination;
-mod places;
+mod lu_determinant;
+mod nms_unique;
 mod roi_pooling;
+mod sort_scatter;
 mod trees;
 
-use super::kernel::{KernelProgram, Tuning, known, unsupported};
+use super::kernel::{KernelProgram, known, unsupported};
 use super::recurrent;
-use super::{Generator, WAIT, bytes_of, identifier, spelling, take};
+use super::tuning::Tuning;
+use super::{Generator, KernelSite, StageMemory, WAIT, bytes_of, identifier, spelling};
 use crate::launch::{Argument, Launch, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::eval::Env;
@@ -17,7 +18,7 @@ use mlc_dsl::library::Library;
 use std::collections::HashMap;
 
 /// A value's type.
-pub type Known = (DType, Vec<usize>);
+pub type TypedShape = (DType, Vec<usize>);
 
 /// A pointer that a function takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub enum Operand {
 }
 
 /// One launch.
-pub struct Part {
+pub struct ProcedureLaunch {
     /// What the function's name ends with.
     pub name: &'static str,
     /// Blocks; without any there is nothing to launch.
@@ -46,10 +47,10 @@ pub struct Part {
     pub body: String,
 }
 
-impl Part {
+impl ProcedureLaunch {
     /// What `KERNEL` is told: the threads of a block, and the registers of each where all of them are to be had.
-    fn limits(&self, is_together: bool) -> String {
-        match is_together {
+    fn limits(&self, is_cooperative: bool) -> String {
+        match is_cooperative {
             true => format!("{}, {}", self.threads, (65536 / self.threads).min(255)),
             false => self.threads.to_string(),
         }
@@ -57,9 +58,9 @@ impl Part {
 }
 
 /// What is computed from its meaning before the launches of a procedure.
-pub struct Before {
+pub struct Prologue {
     /// The program, by the arguments that its inputs are.
-    pub program: fn(&Library, &[Known]) -> Result<Program, String>,
+    pub program: fn(&Library, &[TypedShape]) -> Result<Program, String>,
     /// These arguments.
     pub arguments: Vec<usize>,
     /// The scratch memory that its only output goes to.
@@ -69,37 +70,37 @@ pub struct Before {
 /// The launches of an application, in order.
 pub struct Procedure {
     /// What lies in its scratch memory.
-    pub scratch: Vec<Known>,
+    pub scratch: Vec<TypedShape>,
     /// What comes before the launches.
-    pub before: Option<Before>,
+    pub before: Option<Prologue>,
     /// The launches.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ProcedureLaunch>,
     /// In place of the last of these, a launch whose blocks wait for each other, where a device lets them.
-    pub together: Option<Part>,
+    pub together: Option<ProcedureLaunch>,
 }
 
 impl Procedure {
     /// One of launches alone.
-    pub fn of(scratch: Vec<Known>, parts: Vec<Part>) -> Procedure {
+    pub fn of(scratch: Vec<TypedShape>, parts: Vec<ProcedureLaunch>) -> Procedure {
         Procedure { scratch, before: None, parts, together: None }
     }
 }
 
 /// Writes the launches for arguments and results of these types.
-type Writer = fn(&Env, &[Known], &[Known]) -> Result<Procedure, String>;
+type Writer = fn(&Env, &[TypedShape], &[TypedShape]) -> Result<Procedure, String>;
 /// The same, for a device.
-type TunedWriter = fn(&Env, &[Known], Tuning) -> Result<Procedure, String>;
+type TunedWriter = fn(&Env, &[TypedShape], Tuning) -> Result<Procedure, String>;
 
 const TUNED_WRITERS: &[(&str, TunedWriter)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
 const WRITERS: &[(&str, Writer)] = &[
-    ("bit_cast", places::bit_cast),
-    ("sort_places", places::sort_places),
-    ("scatter", places::scatter),
-    ("det", elimination::det),
+    ("bit_cast", sort_scatter::bit_cast),
+    ("sort_places", sort_scatter::sort_places),
+    ("scatter", sort_scatter::scatter),
+    ("det", lu_determinant::det),
     ("roi_align", roi_pooling::roi_align),
     ("tree_ensemble", trees::tree_ensemble),
-    ("unique_rows", choices::unique_rows),
-    ("choose_boxes", choices::choose_boxes),
+    ("unique_rows", nms_unique::unique_rows),
+    ("choose_boxes", nms_unique::choose_boxes),
 ];
 
 /// True if there is code for the operator of this name.
@@ -110,9 +111,10 @@ pub fn is_known(operator: &str) -> bool {
 /// The launches of an application of the operator of this name; none if there is no code for it.
 pub fn write(
     operator: &str,
-    (env, tuning): (&Env, Tuning),
-    args: &[Known],
-    results: &[Known],
+    env: &Env,
+    tuning: Tuning,
+    args: &[TypedShape],
+    results: &[TypedShape],
 ) -> Option<Result<Procedure, String>> {
     if let Some((_, writer)) = TUNED_WRITERS.iter().find(|w| w.0 == operator) {
         return Some(writer(env, args, tuning));
@@ -126,33 +128,31 @@ pub fn place_results(
     kernel: &KernelProgram,
     node: NodeId,
     is_placed: &dyn Fn(&Value) -> bool,
-    places: &mut HashMap<Value, Place>,
-    scratch: &mut u64,
+    memory: &mut StageMemory,
 ) -> Result<(), BackendError> {
     let results = 0..kernel.program.node(node).types.len() as u32;
     for v in results.map(|output| Value { node, output }).filter(is_placed) {
         let place = match kernel.outputs.iter().find(|o| o.0 == v) {
             Some((_, place)) => *place,
-            None => Place::Arena(take(scratch, bytes_of(&known(&kernel.program, v)?))?),
+            None => memory.allocate(&known(&kernel.program, v)?)?,
         };
-        places.insert(v, place);
+        memory.places.insert(v, place);
     }
     Ok(())
 }
 
 /// Where the values of a procedure are.
-struct Site<'a> {
-    k: usize,
-    first: usize,
+struct ProcedureSite<'a> {
+    of: KernelSite<'a>,
     kernel: &'a KernelProgram,
     node: NodeId,
     places: &'a HashMap<Value, Place>,
-    scratch: Vec<(Place, Known)>,
+    scratch: Vec<(Place, TypedShape)>,
 }
 
-impl Site<'_> {
+impl ProcedureSite<'_> {
     /// The name of an operand in a function, its place and its type.
-    fn operand(&self, operand: Operand) -> Result<(String, Place, Known), BackendError> {
+    fn operand(&self, operand: Operand) -> Result<(String, Place, TypedShape), BackendError> {
         let program = &self.kernel.program;
         let value = |name: String, v: Value| Ok((name, self.places[&v], known(program, v)?));
         match operand {
@@ -172,21 +172,21 @@ impl Generator<'_> {
     /// The launches of a procedure; its results, and what else is to be equal to them, become places.
     pub(super) fn procedure(
         &mut self,
-        (k, first, once): (usize, usize, bool),
+        of: KernelSite<'_>,
         kernel: &KernelProgram,
         node: NodeId,
-        places: &mut HashMap<Value, Place>,
-        scratch: &mut u64,
+        memory: &mut StageMemory,
     ) -> Result<Vec<Launch>, BackendError> {
         let procedure = &kernel.procedures[&node];
-        place_results(kernel, node, &|_| true, places, scratch)?;
+        place_results(kernel, node, &|_| true, memory)?;
         let mut own = vec![];
         for ty in &procedure.scratch {
-            own.push((Place::Arena(take(scratch, bytes_of(ty))?), ty.clone()));
+            own.push((memory.allocate(ty)?, ty.clone()));
         }
-        let site = Site { k, first, kernel, node, places, scratch: own };
+        let places = &memory.places;
+        let site = ProcedureSite { of, kernel, node, places, scratch: own };
         if let Some(before) = &procedure.before {
-            self.before(before, &site, once, scratch)?;
+            memory.scratch = self.prologue(before, &site, memory.scratch)?;
         }
         let mut out = vec![];
         for part in procedure.parts.iter().filter(|p| p.blocks > 0) {
@@ -194,20 +194,19 @@ impl Generator<'_> {
         }
         if let Some(part) = &procedure.together {
             let mut launch = self.part(part, &site, true)?;
-            launch.instead = out.pop().map(Box::new);
+            launch.fallback = out.pop().map(Box::new);
             out.push(launch);
         }
         Ok(out)
     }
 
     /// Adds the launches of what is computed from its meaning.
-    fn before(
+    fn prologue(
         &mut self,
-        before: &Before,
-        site: &Site<'_>,
-        once: bool,
-        scratch: &mut u64,
-    ) -> Result<(), BackendError> {
+        before: &Prologue,
+        site: &ProcedureSite<'_>,
+        scratch: u64,
+    ) -> Result<u64, BackendError> {
         let (mut inputs, mut types) = (vec![], vec![]);
         for &i in &before.arguments {
             let (_, place, ty) = site.operand(Operand::Argument(i))?;
@@ -216,16 +215,15 @@ impl Generator<'_> {
         }
         let program = (before.program)(self.library, &types).map_err(unsupported)?;
         let outputs = [site.scratch[before.into].0];
-        let kernel = KernelProgram::of(program, self.library, (inputs, &outputs), self.tuning)?;
-        let name = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
-        self.launch_stages((site.k, name, site.first, once), &kernel, scratch)
+        let kernel = KernelProgram::of(program, self.library, inputs, &outputs, self.target)?;
+        self.launch_stages(site.of, &kernel, scratch)
     }
 
     /// The launch of a part; `together` if its blocks wait for each other.
     fn part(
         &mut self,
-        part: &Part,
-        site: &Site<'_>,
+        part: &ProcedureLaunch,
+        site: &ProcedureSite<'_>,
         together: bool,
     ) -> Result<Launch, BackendError> {
         let grid = u32::try_from(part.blocks).ok().filter(|&b| b <= i32::MAX as u32);
@@ -249,22 +247,29 @@ impl Generator<'_> {
             parameters.push("PLAIN(unsigned) grid".into());
             arguments.push(Argument::grid());
         }
-        let number = (site.first + site.node.0 as usize).to_string();
+        let number = (site.of.first_node + site.node.0 as usize).to_string();
         let body = part.body.replace("NODE", &number);
         let wait = if together { "" } else { WAIT };
         let text = format!("({}) {{\n{wait}{body}}}\n", parameters.join(", "));
-        let of_kernel = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
-        let name = identifier(&format!("{of_kernel}_{}", part.name));
+        let name = identifier(&format!("{}_{}", site.of.name, part.name));
         let name = format!("kernel_{}_{name}", self.names.len());
         let limits = part.limits(together);
         let function = self.names.entry(format!("{limits} {text}")).or_insert(name).clone();
         let what = site.kernel.program.ty(Value { node: site.node, output: 0 });
         let source = format!(
             "// {}: {what}, {} of its launches.\nKERNEL({limits}) {function}{text}",
-            self.kernel_words(site.k),
+            self.kernel_words(site.of.number),
             part.name
         );
         let (grid, block) = ([grid, 1, 1], part.threads);
-        Ok(Launch { function, source, grid, block, arguments, kernel: site.k, instead: None })
+        Ok(Launch {
+            function,
+            source,
+            grid,
+            block,
+            arguments,
+            kernel: site.of.number,
+            fallback: None,
+        })
     }
 }

@@ -1,12 +1,12 @@
-//! Ensembles of decision trees: their kernels.
+//! Decision-tree ensembles.
 //!
-//! Where branches lead is known when code is generated, and is a table in the code. Which members a node has, modes and lists in memory
-//! decide: they are divided among the nodes before every run.
+//! Where branches lead is known when code is generated, and is a table in the code. Set members, modes and lists in memory
+//! are distributed to the nodes before every run.
 
 use super::super::recurrent::Text;
 use super::super::spelling as spell;
-use super::places::{each, index, narrowed, part, widened};
-use super::{Known, Operand, Part, Procedure};
+use super::sort_scatter::{each, index, narrowed, part, widened};
+use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 
@@ -131,7 +131,11 @@ fn numbered(t: &mut Text, kind: &str, count: usize, counts: &str, put: &str) {
 
 /// For every row of `x[b, n]` the sum, mean, least or largest weight of the leaves that the trees lead to: members are divided among nodes,
 /// every row follows every tree, then every target combines what is its own in the order of the trees.
-pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn tree_ensemble(
+    env: &Env,
+    args: &[TypedShape],
+    results: &[TypedShape],
+) -> Result<Procedure, String> {
     let ([(dtype, shape), (_, splits), (_, modes), (_, members), (_, weights)], [(_, of)]) =
         (args, results)
     else {
@@ -161,8 +165,14 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     divide.line(1, format!("if (threadIdx.x == 0) s1[{}] = before;", members + 1));
     let operands = vec![argument(2), argument(3), scratch(0, true), scratch(1, true)];
     let blocks = u64::from(b > 0 && !walk.is_empty());
-    let divide =
-        Part { name: "members", blocks, threads: THREADS, operands, faults: false, body: divide.0 };
+    let divide = ProcedureLaunch {
+        name: "members",
+        blocks,
+        threads: THREADS,
+        operands,
+        faults: false,
+        body: divide.0,
+    };
 
     let mut follow = each((b * trees.roots.len()) as u64, kind);
     for (name, entries) in [
@@ -268,6 +278,10 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
         (DType::I64, vec![members + 2]),
         (DType::I64, vec![b, trees.roots.len()]),
     ];
-    let parts = vec![divide, Part { faults: true, ..follow }, Part { faults: true, ..total }];
+    let parts = vec![
+        divide,
+        ProcedureLaunch { faults: true, ..follow },
+        ProcedureLaunch { faults: true, ..total },
+    ];
     Ok(Procedure::of(scratch, parts))
 }

@@ -1,10 +1,10 @@
-//! What follows a product element by element, as far as libraries compute it: what is added to it, and an activation.
+//! Epilogues that libraries can fuse into a product: an added tensor, a bias and an activation.
 
 use super::super::emit::{Emitter, offset_of};
 use super::super::kernel::KernelProgram;
 use super::Product;
 use super::gelu_tanh;
-use super::in_memory::{in_memory, number};
+use super::strided_read::{in_memory, number};
 use crate::matrix_product::Activation;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Read, Real};
@@ -43,7 +43,7 @@ impl Epilogue {
             let is_first = out.activation.replace(Activation::GeluTanh).is_none();
             return is_first.then_some(out);
         }
-        let Body::Real(body) = e.placed(v, &p.index)? else { return None };
+        let Body::Real(body) = e.body_at(v, &p.index)? else { return None };
         let (of, body) = unfolded(e, v, body, p)?;
         let rectified = zero_or_more(e, of, &body, p);
         out.activation = rectified.map(|_| Activation::Relu);
@@ -67,7 +67,7 @@ fn unfolded(e: &mut Emitter<'_>, of: Value, r: Real, p: &Product) -> Option<(Val
     if next == p.value || e.stored.contains_key(&next) || kernel.constant(next).is_some() {
         return Some((of, r));
     }
-    match e.placed(next, &read.index) {
+    match e.body_at(next, &read.index) {
         Some(Body::Real(inner)) => unfolded(e, next, inner, p),
         _ => None,
     }

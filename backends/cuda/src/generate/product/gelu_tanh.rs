@@ -1,10 +1,10 @@
-//! The activation `gelu_tanh` behind a product, however its definition was unfolded: it is told by the numbers that it yields.
+//! Detects the tanh approximation of GELU behind a product, however it was unfolded, by evaluating the expression at sample points.
 
 use super::super::emit::{Emitter, offset_of, offset_read};
 use super::super::kernel::{KernelProgram, known};
 use super::Product;
 use super::epilogue::source;
-use super::in_memory::number;
+use super::strided_read::number;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Read, Real};
 use mlc_dsl::ir::Value;
@@ -31,7 +31,7 @@ pub fn argument(e: &mut Emitter<'_>, v: Value, p: &Product) -> Option<Value> {
         if !is_like || of == p.value || of != v && e.stored.contains_key(&of) {
             continue;
         }
-        if let Some(Body::Real(body)) = e.placed(of, &p.index) {
+        if let Some(Body::Real(body)) = e.body_at(of, &p.index) {
             sources(e.kernel(), of, &body, &mut before);
         }
     }
@@ -71,7 +71,7 @@ impl Curve<'_, '_> {
     /// What it is where the other one is `x`, without rounding; `None` if it depends on more.
     fn at(&mut self, of: Value, index: &[Int], x: f64) -> Option<f64> {
         self.left = self.left.checked_sub(1)?;
-        match self.e.placed(of, index)? {
+        match self.e.body_at(of, index)? {
             Body::Real(body) => self.float(of, &body, x),
             _ => None,
         }

@@ -1,12 +1,12 @@
-//! Products of a matrix with a vector, or with a few: the matrix is read once, in accesses of 16 bytes where it allows them.
+//! GEMV and its batched form for a few vectors: the matrix is streamed once, in accesses of 16 bytes where it allows them.
 //!
-//! Where the matrix lies side by side along the depth, a warp takes columns of the result, and its threads share the depth.
-//! Otherwise neighbouring threads take neighbouring columns, and the others share the depth. Sums come together in shared memory.
+//! Where the matrix is contiguous along the depth, a warp takes columns of the result, and its threads share the depth.
+//! Otherwise neighbouring threads take neighbouring columns, and the others share the depth. Sums are combined in shared memory.
 
 use super::super::emit::{Emitter, coordinates, side_by_side};
 use super::super::spelling as spell;
-use super::factor::{THREADS, runs_along_depth};
 use super::simt::open_unrolled;
+use super::smem_pipeline::{THREADS, runs_along_depth};
 use super::split_k;
 use super::{Product, size};
 use mlc_backends::reference::code::Slot;
@@ -27,7 +27,7 @@ const MANY: i64 = 100_000;
 
 /// How such a product is cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thin {
+pub struct Gemv {
     /// Whether a warp takes whole columns.
     along_depth: bool,
     /// Elements of the matrix that a thread reads at once.
@@ -39,18 +39,18 @@ pub struct Thin {
     pub parts: i64,
 }
 
-impl Thin {
+impl Gemv {
     /// For a product whose matrix is the factor of columns.
-    pub fn of(e: &mut Emitter<'_>, p: &Product, processors: u32) -> Thin {
+    pub fn of(e: &mut Emitter<'_>, p: &Product, processors: u32) -> Gemv {
         let (rows, n, depth) = (size(&p.rows), size(&p.columns), size(&p.deep));
         let most = if p.double { 2 } else { 8 }.min(SUMS / rows);
-        let read = e.look_at_term(p.value, &p.factors[1]).offsets;
+        let read = e.analyse_term(p.value, &p.factors[1]).offsets;
         let bytes = read.iter().map(|o| e.type_of(o.0).size() as i64).min().unwrap_or(8);
         let most = most.min(16 / bytes);
         let packs = |e: &mut Emitter<'_>, axes: &[(Slot, i64)]| {
             let width = side_by_side(axes, most);
             let value = |e: &mut Emitter<'_>| drop(e.term_of(p.value, p.double, &p.factors[1]));
-            let accesses = e.trial(|e| e.lanes("place", axes, width, value));
+            let accesses = e.count_accesses(|e| e.lanes("place", axes, width, value));
             (width > 1 && accesses.together > accesses.apart).then_some(width)
         };
         let (across, down) = (packs(e, &p.columns), packs(e, &p.deep));
@@ -61,17 +61,17 @@ impl Thin {
         };
         let width = if along_depth { down } else { across }.unwrap_or(1);
         let (batch, processors) = (size(&p.batch), i64::from(processors));
-        let mut thin = Thin { along_depth, width, columns: 1, sharing: 1, parts: 1 };
-        let blocks = |t: &Thin| batch * (n / t.of_block()).max(1);
+        let mut thin = Gemv { along_depth, width, columns: 1, sharing: 1, parts: 1 };
+        let blocks = |t: &Gemv| batch * (n / t.of_block()).max(1);
         if along_depth {
-            let enough = [4, 2].map(|columns| Thin { columns, ..thin });
+            let enough = [4, 2].map(|columns| Gemv { columns, ..thin });
             let mut enough = enough.into_iter().filter(|t| t.columns * rows <= SUMS);
             thin = enough.find(|t| blocks(t) >= 2 * processors).unwrap_or(thin);
             while thin.columns == 1 && thin.sharing < WARPS && blocks(&thin) < processors {
                 thin.sharing *= 2;
             }
         } else {
-            let sizes = [16, 8, 4].map(|columns| Thin { columns, ..thin });
+            let sizes = [16, 8, 4].map(|columns| Gemv { columns, ..thin });
             thin = sizes.into_iter().find(|t| blocks(t) >= 2 * processors).unwrap_or(sizes[2]);
         }
         let busy = blocks(&thin).max(1);

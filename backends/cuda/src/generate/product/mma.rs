@@ -1,13 +1,13 @@
-//! Tiles of products by tensor cores: eight warps, two by four, multiply fragments of the tiles in shared memory.
+//! Tensor-core mainloop (`mma`): eight warps, two by four, multiply fragments of the tiles in shared memory.
 //!
-//! Which elements a thread's registers hold is said at `MMA` in `prelude.cuh`. Sums have 32 bits. Where something is added to a factor
-//! of integers, so that it fits bytes, the other factor is multiplied with ones besides: as often as that is what a sum is too large by.
+//! Register layouts are those of `MMA` in `prelude.cuh`. Accumulators have 32 bits. Where a zero point is added to an integer factor so
+//! that it fits a byte, the other factor is also multiplied with ones, which gives what a sum is too large by.
 
 use super::super::emit::{Emitter, coordinates, side_by_side};
-use super::factor::{Element, Factor};
 use super::simt::open_unrolled;
+use super::smem_pipeline::{Element, Factor};
 use super::tile_config::SIDE;
-use super::{Bytes, Product};
+use super::{Int8Factors, Product};
 use mlc_dsl::ir::DType;
 
 /// Rows and columns of the warps of a block.
@@ -97,7 +97,7 @@ fn matrices_of_columns(e: &mut Emitter<'_>, right: &Factor<'_>, columns: i64) {
 /// Writes the steps of a tile.
 pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (rows, columns) = fragments(p);
-    let bytes = |b: Bytes| {
+    let bytes = |b: Int8Factors| {
         let [a, b] = b.types.map(|d| if d == DType::U8 { "u8" } else { "s8" });
         format!("mma_16832_{a}{b}")
     };
@@ -152,7 +152,8 @@ pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emit
     let kind = e.index_type();
     let (rows, columns) = fragments(p);
     let mut width = side_by_side(&p.columns, 2);
-    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0][0]")));
+    let accesses =
+        e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0][0]")));
     if accesses.together == 0 {
         width = 1;
     }

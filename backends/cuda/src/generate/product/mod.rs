@@ -1,37 +1,37 @@
-//! Sums of products, found in meanings: matrix products, convolutions and other contractions alike.
+//! Contractions (sums of products), recognised in meanings: GEMM, convolution and any other einsum alike.
 //!
 //! An axis that only the first factor depends on belongs to the rows, one that only the second depends on to the columns, one
-//! that both depend on to the batch. An axis that the meaning takes apart by division, as that of the groups of a convolution, is
-//! two: the group belongs to the batch, its members to the rows. How such a sum is computed is decided by its extents alone ([`Tiling`]).
+//! that both depend on to the batch. An axis that the meaning divides, as that of the groups of a convolution, is
+//! two: the group belongs to the batch, its members to the rows. The extents alone decide how it is tiled ([`Tiling`]).
 
-pub(crate) mod convolutions;
+pub(crate) mod convolution_match;
 mod epilogue;
-pub(crate) mod factor;
 mod gelu_tanh;
+pub(crate) mod gemm_match;
 mod gemv;
-pub(crate) mod in_memory;
-pub(crate) mod matrices;
 mod mma;
 pub(crate) mod simt;
+pub(crate) mod smem_pipeline;
 mod split_k;
+pub(crate) mod strided_read;
 pub(crate) mod tile_config;
 pub(crate) mod tiled;
-pub(crate) mod unaligned;
+pub(crate) mod transposed_weights;
 pub(crate) mod warpgroups;
 
 use super::emit::Emitter;
-use super::kernel::{KernelProgram, Tuning};
+use super::kernel::KernelProgram;
 use super::ranges;
-use factor::Element;
-use gemv::Thin;
+use super::tuning::{Tuning, Warpgroups};
+use gemv::Gemv;
 use mlc_backends::reference::accelerated::affine::divided;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::scalar::{IntOp, Monoid, RealOp};
 use mlc_dsl::ir::{DType, Value};
+use smem_pipeline::Element;
 use std::cmp::Ordering;
 use tile_config::{SIDE, Tiling};
-use warpgroups::Warpgroups;
 
 /// Rows, columns and depth from which on tiles pay.
 pub const LEAST: i64 = 8;
@@ -70,7 +70,7 @@ fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
 
 /// Puts the axis of a sum last along which more of what the factors read lies side by side than along the one that is.
 fn side_by_side_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
-    let offsets = factors.each_ref().map(|f| e.look_at_term(v, f).offsets).concat();
+    let offsets = factors.each_ref().map(|f| e.analyse_term(v, f).offsets).concat();
     let beside = |a: &(Slot, i64)| match a.1 {
         1 => 0,
         _ => offsets.iter().filter(|o| o.1.factor(a.0) == 1).count(),
@@ -86,14 +86,14 @@ fn side_by_side_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &
 /// How factors of integers become bytes: the types of both, and what is added to each before. A sum is then too large by what is added,
 /// times the sum of the other factor; at most one is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes {
+pub struct Int8Factors {
     pub types: [DType; 2],
     pub shifts: [i64; 2],
 }
 
-impl Bytes {
+impl Int8Factors {
     /// The bytes of the factors of a value, if their ranges are no larger.
-    fn of(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Bytes> {
+    fn of(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Int8Factors> {
         let byte = |t: &Term| {
             let Term::Int(i) = t else { return None };
             let (low, high) = ranges::of_term(kernel, v, i)?;
@@ -105,12 +105,12 @@ impl Bytes {
             }
         };
         let [(a, by_a), (b, by_b)] = [byte(&factors[0])?, byte(&factors[1])?];
-        (by_a == 0 || by_b == 0).then_some(Bytes { types: [a, b], shifts: [by_a, by_b] })
+        (by_a == 0 || by_b == 0).then_some(Int8Factors { types: [a, b], shifts: [by_a, by_b] })
     }
 
-    fn turned(self) -> Bytes {
+    fn turned(self) -> Int8Factors {
         let ([a, b], [c, d]) = (self.types, self.shifts);
-        Bytes { types: [b, a], shifts: [d, c] }
+        Int8Factors { types: [b, a], shifts: [d, c] }
     }
 }
 
@@ -153,16 +153,16 @@ impl Contraction {
                 None => parts.push((axis, 1, extent)),
             }
         }
-        let mut probe = e.probe();
+        let mut probe = e.dry_run();
         let slots: Vec<Slot> = parts.iter().map(|p| probe.variable(p.2)).collect();
         let index = index_of(&parts, &slots, code.axes.len());
-        let (factors, over) = factors_of(probe.placed(v, &index)?)?;
+        let (factors, over) = factors_of(probe.body_at(v, &index)?)?;
         let is_whole = matches!(factors[0], Term::Int(_));
-        if is_whole && Bytes::of(kernel, v, &factors).is_none() {
+        if is_whole && Int8Factors::of(kernel, v, &factors).is_none() {
             return None;
         }
         // What views leave out of an index does not count.
-        let [left, right] = factors.map(|side| probe.look_at_term(v, &side).touched);
+        let [left, right] = factors.map(|side| probe.analyse_term(v, &side).touched);
         let (mut batch, mut rows, mut columns) = (vec![], vec![], vec![]);
         for (part, slot) in slots.iter().enumerate() {
             match (left.contains(slot), right.contains(slot)) {
@@ -182,7 +182,7 @@ impl Contraction {
     }
 
     /// Whether one factor is a matrix and the other one a vector, or a few.
-    fn is_thin(&self) -> bool {
+    fn is_gemv(&self) -> bool {
         let [rows, columns, depth] = self.sizes;
         let vectors = rows.min(columns);
         let few = (1..=self.few).contains(&vectors);
@@ -209,7 +209,7 @@ impl Contraction {
 
     /// A value as a sum of products with a shape of its own. An axis is taken apart where rows or columns become more by it.
     pub fn of(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
-        let has_shape = |c: &Contraction| c.is_thin() || c.is_worth_tiles();
+        let has_shape = |c: &Contraction| c.is_gemv() || c.is_worth_tiles();
         let whole = Contraction::find(e, kernel, v, None)?;
         let product = |c: &Contraction| c.sizes[0] * c.sizes[1];
         let apart = divided(kernel.code(v)?).into_iter().find_map(|split| {
@@ -228,11 +228,11 @@ impl Contraction {
         v: Value,
     ) -> Option<Vec<(Slot, i64)>> {
         let code = kernel.code(v)?;
-        let mut probe = e.probe();
+        let mut probe = e.dry_run();
         let slots: Vec<Slot> = self.parts.iter().map(|p| probe.variable(p.2)).collect();
         let index = index_of(&self.parts, &slots, code.axes.len());
-        let (factors, over) = factors_of(probe.placed(v, &index)?)?;
-        let found = factors.map(|f| probe.look_at_term(v, &f).divided).concat();
+        let (factors, over) = factors_of(probe.body_at(v, &index)?)?;
+        let found = factors.map(|f| probe.analyse_term(v, &f).divided).concat();
         let by = |slot: Slot, n: i64| {
             let divisors = found.iter().filter(|(s, by)| *s == slot && n > *by && n % by == 0);
             divisors.map(|d| d.1).min()
@@ -282,10 +282,10 @@ pub struct Product {
     /// What tiles in shared memory consist of.
     pub element: Element,
     /// How factors of integers become bytes.
-    pub bytes: Option<Bytes>,
+    pub bytes: Option<Int8Factors>,
     pub tiling: Tiling,
     /// How it is cut if it has few rows: then the tiling does not count.
-    pub thin: Option<Thin>,
+    pub gemv: Option<Gemv>,
 }
 
 /// What tiles of the factors of a product consist of: what tensor cores take, where that is what the factors are.
@@ -326,26 +326,26 @@ impl Product {
         let index = index_of(&c.parts, &slots, shape.len());
         let axes =
             |list: &[usize]| list.iter().map(|&p| (slots[p], c.parts[p].2)).collect::<Vec<_>>();
-        let (factors, mut deep) = factors_of(e.placed_apart(value, &index, &apart)?)?;
+        let (factors, mut deep) = factors_of(e.body_with_split_axes(value, &index, &apart)?)?;
         side_by_side_last(e, value, &factors, &mut deep);
-        let bytes = Bytes::of(kernel, value, &factors);
+        let bytes = Int8Factors::of(kernel, value, &factors);
         let last = (0..c.parts.len()).rev().find(|&p| c.parts[p].2 != 1);
-        let is_thin = c.is_thin();
-        let turned = match is_thin {
+        let is_gemv = c.is_gemv();
+        let turned = match is_gemv {
             true => c.sizes[0] > c.sizes[1],
             false => last.is_some_and(|a| c.rows.contains(&a)),
         };
         let (rows, columns) = if turned { (c.columns, c.rows) } else { (c.rows, c.columns) };
         let [left, right] = factors;
         let factors = if turned { [right, left] } else { [left, right] };
-        let bytes = if turned { bytes.map(Bytes::turned) } else { bytes };
+        let bytes = if turned { bytes.map(Int8Factors::turned) } else { bytes };
         let dtype = kernel.program.ty(value).dtype;
         let (batch, rows, columns) = (axes(&c.batch), axes(&rows), axes(&columns));
         let double = dtype == DType::F64;
         let sizes = [size(&batch), size(&rows), size(&columns), size(&deep)];
         let element = element(kernel, value, &factors);
-        let asked = e.tiling.filter(|_| !is_thin);
-        let tiling = asked.unwrap_or_else(|| Product::tiling(kernel, sizes, element, is_thin));
+        let asked = e.tiling.filter(|_| !is_gemv);
+        let tiling = asked.unwrap_or_else(|| Product::tiling(kernel, sizes, element, is_gemv));
         let mut product = Product {
             value,
             shape,
@@ -359,18 +359,18 @@ impl Product {
             element,
             bytes,
             tiling,
-            thin: None,
+            gemv: None,
         };
-        if is_thin {
-            product.thin = Some(Thin::of(e, &product, kernel.tuning.processors));
+        if is_gemv {
+            product.gemv = Some(Gemv::of(e, &product, kernel.tuning.processors));
         }
         Some(product)
     }
 
-    fn tiling(kernel: &KernelProgram, sizes: [i64; 4], element: Element, is_thin: bool) -> Tiling {
+    fn tiling(kernel: &KernelProgram, sizes: [i64; 4], element: Element, is_gemv: bool) -> Tiling {
         let processors = kernel.tuning.processors;
         let is_asked = kernel.tuning.warpgroups == Warpgroups::Always;
-        let wide = (is_asked && !is_thin).then(|| warpgroups::tiling(sizes, element, processors));
+        let wide = (is_asked && !is_gemv).then(|| warpgroups::tiling(sizes, element, processors));
         wide.flatten().unwrap_or_else(|| Tiling::of(sizes, element, processors))
     }
 
@@ -378,7 +378,7 @@ impl Product {
     pub fn other_tilings(&self, tuning: &Tuning) -> Vec<Tiling> {
         let sizes = [&self.batch, &self.rows, &self.columns, &self.deep].map(|a| size(a));
         let work = sizes.iter().fold(1i64, |n, s| n.saturating_mul(*s));
-        if self.thin.is_some() || work < LEAST_WORK {
+        if self.gemv.is_some() || work < LEAST_WORK {
             return vec![];
         }
         let processors = tuning.processors;
@@ -399,13 +399,13 @@ impl Product {
 
     /// Parts of the depth: of more than one, the block that ends last adds the sums ([`split_k`](split_k)).
     pub fn count_of_parts(&self) -> i64 {
-        self.thin.map_or(self.tiling.parts, |t| t.parts)
+        self.gemv.map_or(self.tiling.parts, |t| t.parts)
     }
 
     /// Blocks for each part of the depth, and sums that each has.
     pub fn tiles(&self) -> [i64; 2] {
         let (m, n) = (size(&self.rows), size(&self.columns));
-        let (rows, columns) = match &self.thin {
+        let (rows, columns) = match &self.gemv {
             Some(thin) => (m, thin.of_block()),
             None => (self.tiling.rows * SIDE, self.tiling.columns * SIDE),
         };

@@ -1,9 +1,9 @@
-//! Tiles of products by ordinary multiplications: every thread reads lines of both factors and adds all products of their elements.
+//! SIMT mainloop: every thread reads lines of both factors and accumulates their outer product.
 
 use super::super::emit::{Emitter, coordinates, side_by_side};
 use super::super::spelling as spell;
 use super::Product;
-use super::factor::{Element, Factor};
+use super::smem_pipeline::{Element, Factor};
 use super::tile_config::SIDE;
 
 /// Elements that a thread reads from shared memory at once, of so many.
@@ -103,7 +103,8 @@ pub fn results(
     let kind = e.index_type();
     let group = at_once(t.columns, p.double);
     let mut width = side_by_side(&p.columns, group);
-    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0]")));
+    let accesses =
+        e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0]")));
     if accesses.together == 0 || !by_step {
         width = 1;
     }

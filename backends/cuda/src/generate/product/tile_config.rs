@@ -1,6 +1,6 @@
-//! How a sum of products is cut into tiles: by a rough estimate of time, and what else a device's clock may decide for.
+//! Tile sizes of a contraction: chosen by a rough cost model, and the alternatives that autotuning may time.
 
-use super::factor::Element;
+use super::smem_pipeline::Element;
 use super::split_k;
 
 /// How a sum of products is cut into blocks of 16 by 16 threads.

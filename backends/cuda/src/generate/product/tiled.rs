@@ -1,13 +1,13 @@
-//! Sums of products by tiles: a block has a tile of the result in its registers.
+//! Tiled contractions: a block accumulates a tile of the result in registers.
 //!
-//! Factors that are in memory as they are multiplied, or 0 outside of what is there, are copied to shared memory ahead of their use, by 16
-//! bytes where these lie side by side and 4 at least, without registers.
-//! Others are computed where they are loaded: their tiles lie in shared memory twice, and while one is multiplied, the next one is on
-//! its way through registers. What follows the product is computed where it is stored. A warp's products are ordinary ones
-//! ([`simt`]) or those of tensor cores ([`mma`]); or warpgroups multiply ([`warpgroups`]).
+//! Factors that are strided reads of memory, or 0 outside of it, go to shared memory by `cp.async`, in copies of
+//! 16 bytes where elements are contiguous and 4 at least.
+//! Others are computed where they are loaded: their tiles are double-buffered in shared memory, and the next one is prefetched
+//! through registers while one is multiplied. The epilogue is computed where results are stored. The mainloop is
+//! [`simt`], [`mma`] or [`warpgroups`].
 
 use super::super::emit::{Emitter, coordinates};
-use super::factor::{Element, Factor};
+use super::smem_pipeline::{Element, Factor};
 use super::tile_config::SIDE;
 use super::{Product, size};
 use super::{mma, simt, split_k, warpgroups};

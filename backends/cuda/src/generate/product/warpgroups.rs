@@ -1,30 +1,18 @@
-//! Tiles of products by warpgroups: two, below or beside each other, each multiply 64 rows of a tile with up to 256 columns, which they
-//! read from shared memory themselves while their threads go on.
+//! Hopper mainloop (`wgmma`): two warpgroups, below or beside each other, each multiply 64 rows of a tile with up to 256 columns, which
+//! the instructions read from shared memory asynchronously.
 //!
 //! Tiles are 64 steps deep, so that a row of shared memory (`warpgroups.cuh`) holds those of a line, or 64 lines of a step. Only compute
 //! capability 9.0 has these instructions.
 
 use super::super::emit::coordinates;
 use super::super::emit::{Emitter, side_by_side};
-use super::factor::{Element, Factor};
 use super::simt::open_unrolled;
+use super::smem_pipeline::{Element, Factor};
 use super::split_k;
 use super::tile_config::{SIDE, Tiling};
 use super::tiled::{begin_copies, copy, declare_large};
 use super::{Product, size};
 use mlc_dsl::ir::DType;
-
-/// When warpgroups multiply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Warpgroups {
-    /// Never: the device has no such instructions, or code is for none.
-    #[default]
-    Never,
-    /// Where a session finds it to be right and faster.
-    Offered,
-    /// Wherever it is possible.
-    Always,
-}
 
 /// Rows of a warpgroup, and the depth of a tile.
 const ROWS: i64 = 64;
@@ -208,7 +196,8 @@ pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emit
     let kind = e.index_type();
     let columns = across(p).1;
     let mut width = side_by_side(&p.columns, 2);
-    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0]")));
+    let accesses =
+        e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0]")));
     if accesses.together == 0 {
         width = 1;
     }

@@ -1,25 +1,12 @@
-//! The steps of recurrent layers by all blocks of a grid, which wait for each other after every step.
+//! Persistent RNN: all blocks of a grid share the steps of a recurrent layer, with a grid barrier after every step.
 //!
 //! A block has some hidden units of one direction, a warp one or several of them with all gates. Their recurrent weights stay in registers
-//! for all steps where they fit, and are read once for all elements of the batch. The state goes through scratch memory: a step reads what the
-//! one before has written, in two buffers by turns, so that one barrier separates steps. From one phase to the next, threads keep
-//! nothing but weights.
+//! for all steps where they fit, and are read once for all elements of the batch. The state goes through scratch memory, double-buffered,
+//! so that one barrier separates steps. From one phase to the next, threads keep nothing but weights.
 
-use super::super::kernel::Tuning;
-use super::super::procedures::{Known, Operand, Part, Procedure};
+use super::super::procedures::{Operand, Procedure, ProcedureLaunch, TypedShape};
+use super::super::tuning::{Policy, Tuning};
 use super::{Layer, Text};
-
-/// When the steps of a recurrent layer are spread over the multiprocessors of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spread {
-    /// Never.
-    Never,
-    /// Where it is estimated to be faster.
-    #[default]
-    Chosen,
-    /// Wherever it is possible.
-    Always,
-}
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,17 +369,17 @@ impl Writer<'_> {
 
 impl Layer {
     /// The same with steps whose blocks wait for each other, where that is chosen.
-    pub fn spread(
+    pub fn with_persistent_kernel(
         &self,
         mut procedure: Procedure,
-        args: &[Known],
+        args: &[TypedShape],
         (form, tuning): (Form, Tuning),
     ) -> Procedure {
         let Some(grid) = Grid::of(self, tuning.processors) else { return procedure };
-        let is_chosen = match tuning.spread {
-            Spread::Never => false,
-            Spread::Chosen => grid.is_worth(self, (form, tuning.processors)),
-            Spread::Always => true,
+        let is_chosen = match tuning.persistent_rnn {
+            Policy::Never => false,
+            Policy::WhenFaster => grid.is_worth(self, (form, tuning.processors)),
+            Policy::Always => true,
         };
         if !is_chosen {
             return procedure;
@@ -422,7 +409,8 @@ impl Layer {
         operands.extend((0..results).map(|i| (Operand::Result(i), true)));
         let (name, body) = ("steps_of_all", w.t.0);
         let blocks = blocks as u64;
-        procedure.together = Some(Part { name, blocks, threads, operands, faults: false, body });
+        procedure.together =
+            Some(ProcedureLaunch { name, blocks, threads, operands, faults: false, body });
         procedure
     }
 }

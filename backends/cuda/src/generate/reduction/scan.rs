@@ -1,11 +1,11 @@
-//! Running sums, products and extremes: reductions over all elements before, or from, a place along an axis, in one pass over it.
+//! Scans (cumulative sums, products and extremes) in one pass over the axis.
 //!
-//! They are found in the meaning: a reduction of what a comparison of its variable with the place lets in, and the first value of
-//! the reduction otherwise.
+//! Recognised in the meaning: a reduction masked by a comparison of its variable with the position, whose other branch is the identity of
+//! the reduction.
 
 use super::super::emit::{Emitter, coordinates, offset_of};
 use super::super::kernel::KernelProgram;
-use super::super::spelling::{self as spell, Kind};
+use super::super::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::compile::Body;
@@ -28,7 +28,7 @@ pub struct Scan {
     inclusive: bool,
     backwards: bool,
     monoid: Monoid,
-    kind: Kind,
+    kind: ScalarKind,
 }
 
 /// What is combined where the comparison holds.
@@ -85,10 +85,10 @@ impl Scan {
     ) -> Option<(Scan, Combined, Slot)> {
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let double = e.double(v);
-        let (condition, combined, over, monoid, kind) = match e.placed(v, &index)? {
+        let (condition, combined, over, monoid, kind) = match e.body_at(v, &index)? {
             Body::Real(Real::Reduce(r)) => {
                 let Reduce { monoid, over, body: Real::If(c, a, b), .. } = *r else { return None };
-                let kind = Kind::Real(double);
+                let kind = ScalarKind::Real(double);
                 let first = |v: f64| spell::float(v, double) == spell::monoid(monoid, kind).1;
                 if !matches!(*b, Real::Const(v) if first(v)) {
                     return None;
@@ -99,7 +99,7 @@ impl Scan {
                 let Reduce { monoid, over, dtype, body: Int::If(c, a, b) } = *r else {
                     return None;
                 };
-                let kind = Kind::Int(dtype);
+                let kind = ScalarKind::Int(dtype);
                 let first = |v: i64| spell::int(v) == spell::monoid(monoid, kind).1;
                 let is_first = match &*b {
                     Int::Const(v) => first(*v),
@@ -153,9 +153,11 @@ impl Scan {
         let (op, first) = spell::monoid(self.monoid, self.kind);
         let (kind, name) = (e.index_type(), self.kind.name());
         let value = |e: &mut Emitter<'_>| match (&combined, self.kind) {
-            (Combined::Real(r), Kind::Real(double)) => e.real_of(v, double, r),
+            (Combined::Real(r), ScalarKind::Real(double)) => e.real_of(v, double, r),
             (Combined::Int(i), _) => e.int_of(v, i),
-            (Combined::Real(_), Kind::Int(_)) => unreachable!("floats are combined as floats"),
+            (Combined::Real(_), ScalarKind::Int(_)) => {
+                unreachable!("floats are combined as floats")
+            }
         };
         let at = |place: &str| match self.backwards {
             true => format!("{} - {place}", n - 1),
@@ -216,10 +218,10 @@ impl Scan {
     ) {
         let ty = kernel.program.ty(v);
         let text = match self.kind {
-            Kind::Int(Some(of)) => spell::wrapped(ty.dtype, &spell::wrapped(of, name)),
-            Kind::Int(None) => spell::wrapped(ty.dtype, name),
-            Kind::Real(true) if ty.dtype.size() < 8 => format!("(float){name}"),
-            Kind::Real(_) => name.into(),
+            ScalarKind::Int(Some(of)) => spell::wrapped(ty.dtype, &spell::wrapped(of, name)),
+            ScalarKind::Int(None) => spell::wrapped(ty.dtype, name),
+            ScalarKind::Real(true) if ty.dtype.size() < 8 => format!("(float){name}"),
+            ScalarKind::Real(_) => name.into(),
         };
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let shape = ty.known_shape().unwrap_or_default();

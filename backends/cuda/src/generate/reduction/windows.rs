@@ -1,8 +1,8 @@
-//! Reductions over windows that overlap, as those of depthwise convolutions and of pooling do: a block has a tile of the result, and what
-//! the tile's windows read is in shared memory once. Found in what is read where, not by the operator.
+//! Reductions over overlapping windows, such as depthwise convolution and pooling: a block has a tile of the result, and the tile's input
+//! with its halo is in shared memory once. Recognised by access patterns, not by the operator.
 
 use super::super::body::store;
-use super::super::emit::{Emitter, Window, linear};
+use super::super::emit::{Emitter, SharedWindow, linear};
 use super::super::spelling as spell;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
@@ -28,7 +28,7 @@ struct Along {
 }
 
 /// Windows over a value in memory.
-pub struct Windows {
+pub struct WindowedReduction {
     read: Value,
     along: Vec<Along>,
     over: Vec<(Slot, i64)>,
@@ -40,29 +40,29 @@ fn up(n: i64, by: i64) -> i64 {
     n / by + i64::from(n % by != 0)
 }
 
-impl Windows {
+impl WindowedReduction {
     /// The windows of a value, at these axes, that takes one reduction.
     pub fn of(
         e: &mut Emitter<'_>,
         v: Value,
         index: &[Int],
         axes: &[(Slot, i64)],
-    ) -> Option<Windows> {
-        let whole = e.look(&[(v, index.to_vec())]);
+    ) -> Option<WindowedReduction> {
+        let whole = e.analyse(&[(v, index.to_vec())]);
         let [(h, at)] = whole.reductions.as_slice() else { return None };
-        let Body::Real(Real::Reduce(r)) = e.placed(*h, at)? else { return None };
-        let inner = e.look_at(*h, &r.body);
+        let Body::Real(Real::Reduce(r)) = e.body_at(*h, at)? else { return None };
+        let inner = e.analyse_real(*h, &r.body);
         if !inner.reductions.is_empty() {
             return None;
         }
-        let mut found: Vec<Windows> = vec![];
+        let mut found: Vec<WindowedReduction> = vec![];
         for (read, at) in &inner.reads {
             // Of a value that is read at two places, one may lie outside of the tile's windows.
             let all = inner.reads.iter().chain(&whole.reads);
             if all.filter(|o| o.0 == *read).count() > 1 {
                 continue;
             }
-            found.extend(Windows::over(e, *read, at, axes, &r.over));
+            found.extend(WindowedReduction::over(e, *read, at, axes, &r.over));
         }
         found.into_iter().find(|w| w.is_gain(axes))
     }
@@ -73,7 +73,7 @@ impl Windows {
         at: &[Int],
         axes: &[(Slot, i64)],
         over: &[(Slot, i64)],
-    ) -> Option<Windows> {
+    ) -> Option<WindowedReduction> {
         let shape = e.kernel().program.ty(read).known_shape()?;
         let mut along = vec![];
         for (i, &n) in at.iter().zip(&shape) {
@@ -84,7 +84,8 @@ impl Windows {
             }
             along.push(Along { position, extent: n as i64, span: 1 });
         }
-        let mut w = Windows { read, along, over: over.to_vec(), tile: vec![1; axes.len()] };
+        let mut w =
+            WindowedReduction { read, along, over: over.to_vec(), tile: vec![1; axes.len()] };
         w.cut(e, axes);
         Some(w)
     }
@@ -242,6 +243,6 @@ impl Windows {
         let first: Vec<String> = first.collect();
         let first = if first.is_empty() { "0".into() } else { first.join(" + ") };
         e.line(format!("{kind} window_first = {first};"));
-        e.window = Some(Window { value: self.read, strides });
+        e.window = Some(SharedWindow { value: self.read, strides });
     }
 }

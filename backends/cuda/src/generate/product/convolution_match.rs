@@ -1,12 +1,12 @@
-//! Which sums of products are convolutions as libraries take them: an image in memory, around which zeros may be, weights in memory, and
-//! windows that move over the image by the same number of elements. Found in the meaning, as products of matrices are.
+//! Recognises contractions that are convolutions as libraries take them: an image in memory, possibly zero-padded, weights in memory, and
+//! windows with a constant stride. Matched in the meaning, as GEMMs are.
 
 use super::super::emit::{Emitter, offset_of};
 use super::super::kernel::{KernelProgram, known};
 use super::epilogue::Epilogue;
-use super::in_memory::{InMemory, in_memory};
+use super::strided_read::{StridedRead, in_memory};
 use super::{Product, Term, size};
-use crate::convolution::{Convolution, Order, Part, Window};
+use crate::convolution::{ChannelOrder, Convolution, ConvolutionTensor, WindowAxis};
 use crate::matrix_product::Activation;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
@@ -19,7 +19,7 @@ const MOST: usize = 3;
 const PIXELS: usize = 4;
 
 /// Such a convolution of a kernel, and the values that it reads.
-pub struct Convolved {
+pub struct ConvolutionMatch {
     pub work: Convolution,
     pub image: Value,
     pub weights: Value,
@@ -64,13 +64,13 @@ struct Shape {
     groups: Option<Step>,
     channels: Option<Step>,
     outside: Option<Step>,
-    windows: Vec<Window>,
+    windows: Vec<WindowAxis>,
     /// The variables of images, of windows' places and of their elements.
     images: Option<Step>,
     places: Vec<Option<Slot>>,
     elements: Vec<Option<Slot>>,
     /// How the image may lie: where it has one channel, both orders are the same.
-    orders: Vec<Order>,
+    orders: Vec<ChannelOrder>,
 }
 
 /// Variables of more than one place.
@@ -80,7 +80,7 @@ fn open(axes: &[(Slot, i64)]) -> impl Iterator<Item = (Slot, i64)> + '_ {
 
 impl Image {
     /// Which axis of a value each variable is in, for a factor of a product.
-    fn of(shape: &[usize], x: &InMemory, p: &Product, weights: &Affine) -> Option<Image> {
+    fn of(shape: &[usize], x: &StridedRead, p: &Product, weights: &Affine) -> Option<Image> {
         let mut strides = vec![1i64; shape.len()];
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis].checked_mul(shape[axis] as i64)?;
@@ -141,7 +141,7 @@ impl Image {
 
 impl Axis {
     /// What windows do along this axis.
-    fn window(&self) -> Option<Window> {
+    fn window(&self) -> Option<WindowAxis> {
         let [place] = self.places[..] else { return None };
         let element = match self.deep[..] {
             [] => Step { slot: place.slot, extent: 1, by: 1 },
@@ -158,7 +158,7 @@ impl Axis {
             (self.extent + self.low + high - reach).div_euclid(place.by) + 1
         });
         let is_inside = self.is_bounded || high == 0;
-        (is_inside && places(high) == place.extent).then(|| Window {
+        (is_inside && places(high) == place.extent).then(|| WindowAxis {
             extents: [self.extent, element.extent, place.extent].map(|n| n as u64),
             stride: place.by as u64,
             dilation: element.by as u64,
@@ -197,7 +197,7 @@ impl Shape {
             images: None,
             places: vec![],
             elements: vec![],
-            orders: vec![Order::Last, Order::First],
+            orders: vec![ChannelOrder::Last, ChannelOrder::First],
         };
         let mut has_channels = false;
         for (at, axis) in &image.axes {
@@ -207,7 +207,7 @@ impl Shape {
                     return None;
                 }
                 (shape.groups, shape.channels) = (single(&axis.groups)?, single(&axis.deep)?);
-                shape.orders.retain(|o| (*o == Order::First) == shape.windows.is_empty());
+                shape.orders.retain(|o| (*o == ChannelOrder::First) == shape.windows.is_empty());
                 let inside = shape.channels.map_or(1, |c| c.extent);
                 let all = inside * shape.groups.map_or(1, |g| g.extent);
                 let is_whole = shape.channels.is_none_or(|c| c.by == 1)
@@ -218,7 +218,7 @@ impl Shape {
             } else if *at == 0 && axis.is_count() {
                 (shape.count, shape.images) = (axis.extent, Some(axis.places[0]));
             } else {
-                if has_channels && shape.orders == [Order::Last] {
+                if has_channels && shape.orders == [ChannelOrder::Last] {
                     return None;
                 }
                 shape.windows.push(axis.window()?);
@@ -242,7 +242,7 @@ impl Shape {
 
     /// Whether it does more than a product of matrices.
     fn is_more(&self, rank: usize) -> bool {
-        let moves = |w: &Window| w.extents[1] > 1 || w.stride > 1 || w.padding != [0, 0];
+        let moves = |w: &WindowAxis| w.extents[1] > 1 || w.stride > 1 || w.padding != [0, 0];
         rank >= PIXELS || self.windows.iter().any(moves)
     }
 
@@ -255,7 +255,7 @@ impl Shape {
     }
 
     /// The factors of an offset: along images, channels of the result (a group's, and one's), places.
-    fn is_packed(&self, offset: &Affine, extents: &[u64], order: Order) -> bool {
+    fn is_packed(&self, offset: &Affine, extents: &[u64], order: ChannelOrder) -> bool {
         let strides: Vec<i64> = order.strides(extents).into_iter().map(|s| s as i64).collect();
         let outside = self.channels()[1] as i64;
         let mut wanted: Vec<(Option<Slot>, i64)> = vec![
@@ -271,7 +271,7 @@ impl Shape {
     }
 
     /// The axes of weights in an order: their extents, and elements from one place to the next in memory.
-    fn weights(&self, weights: &Affine, order: Order) -> Option<Vec<(u64, u64)>> {
+    fn weights(&self, weights: &Affine, order: ChannelOrder) -> Option<Vec<(u64, u64)>> {
         let along = |s: Option<Slot>, extent: u64| {
             let by = s.map_or(0, |slot| weights.factor(slot));
             Some((extent, u64::try_from(by).ok()?))
@@ -287,8 +287,8 @@ impl Shape {
             windows.push(along(*slot, window.extents[1])?);
         }
         axes.extend(match order {
-            Order::First => [vec![channels], windows].concat(),
-            Order::Last => [windows, vec![channels]].concat(),
+            ChannelOrder::First => [vec![channels], windows].concat(),
+            ChannelOrder::Last => [windows, vec![channels]].concat(),
         });
         Some(axes)
     }
@@ -304,7 +304,7 @@ fn is_in_order(axes: &[(u64, u64)]) -> bool {
     })
 }
 
-impl Convolved {
+impl ConvolutionMatch {
     /// The stage of `v`, which a product and what follows it yield, as a convolution. Weights that no run changes may lie in any order.
     pub fn of(
         e: &mut Emitter<'_>,
@@ -312,7 +312,7 @@ impl Convolved {
         v: Value,
         product: Value,
         is_fixed: &dyn Fn(Value) -> bool,
-    ) -> Option<Convolved> {
+    ) -> Option<ConvolutionMatch> {
         let p = Product::of(e, kernel, product)?;
         let sizes = [&p.batch, &p.rows, &p.columns, &p.deep].map(|a| size(a));
         let work = sizes.iter().fold(1i64, |n, d| n.saturating_mul(*d));
@@ -328,7 +328,7 @@ impl Convolved {
         }
         [(0, 1), (1, 0)].into_iter().find_map(|(image, weights)| {
             let parts = (&factors[image], &factors[weights]);
-            Convolved::with(e, kernel, (v, &p), parts, is_fixed)
+            ConvolutionMatch::with(e, kernel, (v, &p), parts, is_fixed)
         })
     }
 
@@ -336,9 +336,9 @@ impl Convolved {
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         (v, p): (Value, &Product),
-        (x, w): (&InMemory, &InMemory),
+        (x, w): (&StridedRead, &StridedRead),
         is_fixed: &dyn Fn(Value) -> bool,
-    ) -> Option<Convolved> {
+    ) -> Option<ConvolutionMatch> {
         if !w.inside.is_empty() || w.offset.constant != 0 {
             return None;
         }
@@ -355,18 +355,19 @@ impl Convolved {
             groups: shape.groups(),
             channels: shape.channels(),
             windows: shape.windows.clone(),
-            order: Order::First,
-            weights: Order::First,
+            order: ChannelOrder::First,
+            weights: ChannelOrder::First,
             is_added: false,
             has_bias: false,
             is_rectified: false,
             in_tf32: dtype == DType::F32 && kernel.tuning.tf32,
         };
         work.order = shape.orders.iter().copied().find(|&order| {
-            let [of_image, of_result] = [Part::Image, Part::Result].map(|part| work.extents(part));
+            let [of_image, of_result] = [ConvolutionTensor::Image, ConvolutionTensor::Result]
+                .map(|part| work.extents(part));
             order_of(&extents, &of_image, order) && shape.is_packed(&result, &of_result, order)
         })?;
-        let orders = [work.order, Order::Last, Order::First];
+        let orders = [work.order, ChannelOrder::Last, ChannelOrder::First];
         let all = orders.map(|order| shape.weights(&w.offset, order).map(|axes| (order, axes)));
         let mut all = all.into_iter().flatten();
         let (order, axes) = match is_fixed(w.value) {
@@ -394,14 +395,14 @@ impl Convolved {
         }
         let added = follows.as_ref().map_or([None, None], |f| [f.added, f.bias]);
         let is_whole = follows.is_some();
-        Some(Convolved { work, image: x.value, weights: w.value, added, axes, is_whole })
+        Some(ConvolutionMatch { work, image: x.value, weights: w.value, added, axes, is_whole })
     }
 }
 
 /// Whether a tensor of these extents lies in memory as one with images, channels and windows in this order does.
-fn order_of(shape: &[usize], extents: &[u64], order: Order) -> bool {
+fn order_of(shape: &[usize], extents: &[u64], order: ChannelOrder) -> bool {
     let mut wanted: Vec<u64> = extents.to_vec();
-    if order == Order::Last {
+    if order == ChannelOrder::Last {
         let channels = wanted.remove(1);
         wanted.push(channels);
     }
@@ -409,7 +410,7 @@ fn order_of(shape: &[usize], extents: &[u64], order: Order) -> bool {
     shape.iter().map(|&n| n as u64).filter(more).eq(wanted.into_iter().filter(more))
 }
 
-impl Convolved {
+impl ConvolutionMatch {
     /// Whether weights are read as they are in memory.
     pub fn is_as_stored(&self) -> bool {
         is_in_order(&self.axes)

@@ -1,9 +1,9 @@
-//! Weights whose rows do not begin at multiples of 16 bytes, as those of a vocabulary of an odd number of words: a product would load them an
-//! element at a time. They lie with their axes exchanged on the device, if what are rows then are aligned.
+//! Weights whose rows are not aligned to 16 bytes, such as those of a vocabulary of odd size, would be loaded element by element. They are
+//! stored transposed on the device if that makes their rows aligned.
 
 use super::super::emit::Emitter;
 use super::super::kernel::KernelProgram;
-use super::super::stages::{Shape, stages};
+use super::super::stages::stages;
 use super::{Product, size};
 use crate::launch::Place;
 use mlc_backends::reference::code::Slot;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const LEAST: usize = 1 << 16;
 
 /// Those that products of a kernel read along such rows.
-pub fn weights(kernel: &KernelProgram) -> BTreeSet<ConstId> {
+pub fn unaligned_weights(kernel: &KernelProgram) -> BTreeSet<ConstId> {
     // Most kernels read none.
     let is_unaligned = |v: Value| exchangeable(kernel, v).is_some();
     let values =
@@ -25,11 +25,11 @@ pub fn weights(kernel: &KernelProgram) -> BTreeSet<ConstId> {
     }
     let mut out = BTreeSet::new();
     for stage in stages(kernel) {
-        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { continue };
-        let mut e = Emitter::of_stored(kernel, values.iter());
+        let Some(product) = stage.schedule.product() else { continue };
+        let mut e = Emitter::with_stored(kernel, values.iter());
         let Some(p) = Product::of(&mut e, kernel, product) else { continue };
         for (along, factor) in [&p.rows, &p.columns].into_iter().zip(&p.factors) {
-            for (v, offset) in e.look_at_term(p.value, factor).offsets {
+            for (v, offset) in e.analyse_term(p.value, factor).offsets {
                 let Some((c, row)) = exchangeable(kernel, v) else { continue };
                 let last = |axes: &[(Slot, i64)]| axes.iter().rev().find(|a| a.1 != 1).map(|a| a.0);
                 let factors = [along, &p.deep].map(|axes| last(axes).map(|s| offset.factor(s)));

@@ -1,8 +1,8 @@
-//! The function around the multiplications: a block's place, the loop over its keys, and what it stores.
+//! The FlashAttention kernel around its products: the position of a block, the loop over its keys, and the stores.
 
-use super::cut::Units;
-use super::load::Load;
-use super::{OnePass, few, parts, threads, warps};
+use super::tile_load::TileLoad;
+use super::tiling::MultiplyUnit;
+use super::{FlashAttention, decode, simt, split_kv, tensor_cores};
 use crate::generate::emit::{Emitter, coordinates, side_by_side};
 use crate::generate::kernel::KernelProgram;
 use crate::generate::product::size;
@@ -14,7 +14,7 @@ use mlc_dsl::ir::Value;
 pub type Store<'a> = &'a dyn Fn(&mut Emitter<'_>, &[Slot], &str);
 
 /// What follows the product, element by element.
-pub struct Target<'a> {
+pub struct OutputTarget<'a> {
     /// The value that is stored.
     pub value: Value,
     /// Stores an element of it.
@@ -31,9 +31,9 @@ pub fn write(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
     product: Value,
-    target: &Target<'_>,
+    target: &OutputTarget<'_>,
 ) -> Option<(u64, u32)> {
-    let p = OnePass::of(e, kernel, product)?;
+    let p = FlashAttention::of(e, kernel, product)?;
     let c = &p.cut;
     let (kind, block) = (e.index_type(), e.block());
     let (across, down) = (c.across(), c.down());
@@ -43,25 +43,25 @@ pub fn write(
     e.line(format!("{kind} batch = {block} / {};", across * down * c.parts));
     coordinates(e, "batch", &p.batch);
     if c.parts > 1 {
-        parts::declare(e, c);
+        split_kv::declare(e, c);
     }
     e.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
     e.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
     match (c.few, c.units) {
-        (Some(few), _) => few::write(e, &p, few, target),
-        (None, Units::Half(_) | Units::Tf32) => warps::write(e, &p, target),
-        (None, Units::Real) => threads::write(e, &p, target),
+        (Some(few), _) => decode::write(e, &p, few, target),
+        (None, MultiplyUnit::Half(_) | MultiplyUnit::Tf32) => tensor_cores::write(e, &p, target),
+        (None, MultiplyUnit::Real) => simt::write(e, &p, target),
     }
     if c.parts > 1 {
-        parts::combine(e, &p, target);
+        split_kv::combine(e, &p, target);
     }
     Some((c.blocks(), c.threads))
 }
 
-impl OnePass {
+impl FlashAttention {
     /// The tile of the factor that belongs to the rows, from a step of the depth on.
-    pub fn rows_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> Load<'a> {
-        Load {
+    pub fn rows_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
+        TileLoad {
             lines: self.cut.rows,
             along: &self.rows,
             first: "row",
@@ -72,9 +72,9 @@ impl OnePass {
     }
 
     /// The tile of the factor that belongs to the keys.
-    pub fn keys_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> Load<'a> {
+    pub fn keys_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
         let c = &self.cut;
-        Load {
+        TileLoad {
             to: to.to_string(),
             lines: c.keys,
             stride: c.chunk + c.units.gap(),
@@ -93,9 +93,9 @@ impl OnePass {
     }
 
     /// The tile of the factor beside the normalised one: its lines are keys, too.
-    pub fn right_tile(&self, to: impl ToString) -> Load<'_> {
+    pub fn right_tile(&self, to: impl ToString) -> TileLoad<'_> {
         let c = &self.cut;
-        Load {
+        TileLoad {
             stride: c.columns + c.units.gap(),
             steps: c.columns,
             deep: &self.columns,
@@ -123,11 +123,11 @@ impl OnePass {
         let (sizes, along) = (self.cut.sizes, [self.along]);
         let lanes = side_by_side(&along, width);
         let one = |e: &mut Emitter<'_>, lane: &str| {
-            e.know(self.inner.0, &self.inner.1, &score(lane));
+            e.bind(self.inner.0, &self.inner.1, &score(lane));
             let value = e.element(self.scores.0, &self.scores.1);
             e.line(format!("{} = {value};", score(lane)));
         };
-        let accesses = e.trial(|e| e.lanes("across", &along, lanes, |e| one(e, "lane")));
+        let accesses = e.count_accesses(|e| e.lanes("across", &along, lanes, |e| one(e, "lane")));
         let together = width > 1 && lanes == width && accesses.together > 0;
         let inside = format!("if (down < {} && across < {})", sizes.rows, sizes.keys);
         match (width, together) {
@@ -161,7 +161,7 @@ impl OnePass {
     pub fn results(
         &self,
         e: &mut Emitter<'_>,
-        target: &Target<'_>,
+        target: &OutputTarget<'_>,
         width: i64,
         sum: &dyn Fn(&str) -> String,
         [total, most]: [&str; 2],
@@ -169,7 +169,7 @@ impl OnePass {
         e.open(&self.inside());
         match self.cut.parts {
             1 => self.finish(e, target, width, sum, total),
-            _ => parts::store(e, &self.cut, width, sum, [total, most]),
+            _ => split_kv::store(e, &self.cut, width, sum, [total, most]),
         }
         e.close();
     }
@@ -184,7 +184,7 @@ impl OnePass {
     pub fn finish(
         &self,
         e: &mut Emitter<'_>,
-        target: &Target<'_>,
+        target: &OutputTarget<'_>,
         width: i64,
         sum: &dyn Fn(&str) -> String,
         total: &str,
@@ -192,13 +192,14 @@ impl OnePass {
         coordinates(e, "down", &self.rows);
         let one = |e: &mut Emitter<'_>, lane: &str| {
             e.line(format!("float quotient = {} / {total};", sum(lane)));
-            e.know(self.product, &self.index, "quotient");
+            e.bind(self.product, &self.index, "quotient");
             let value = e.element(target.value, &self.index);
             let slots: Vec<Slot> = self.index.iter().filter_map(super::slot_of).collect();
             (target.store)(e, &slots, &value);
         };
         let lanes = side_by_side(&self.columns, width);
-        let accesses = e.trial(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
+        let accesses =
+            e.count_accesses(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
         match width == 1 || lanes == width && accesses.together > 0 {
             true => e.lanes("across", &self.columns, width, |e| {
                 one(e, if width == 1 { "0" } else { "lane" });

@@ -1,14 +1,14 @@
-//! Launches of a run that others may take the place of: products in other tiles, and by warpgroups on a device that has their instructions.
+//! Autotuning of generated products: other tile sizes, and `wgmma` where the device has it.
 //!
-//! Both are run once on the same numbers, and a variant whose results differ is not used: its instructions could not be tried where it was
-//! written. Then both are timed, and the device keeps what is chosen. Of several variants of the same launches each is held against the fastest
-//! so far. What is chosen is a note of the session, and why warpgroups are not.
+//! A variant runs once on the same inputs and is rejected if its results differ: its instructions could not be tested where the code was
+//! generated. It is then timed against the fastest so far, and the device keeps the choice. A choice is a note of the session, and so is
+//! the reason why `wgmma` is not used.
 
-use super::DriverError;
-use super::calls::{Call, Sequence};
-use super::comparison::{self, Comparison, Numbers};
-use super::launch::{Launch, Variant};
-use super::session::{LaunchedPlan, Start};
+use super::comparison::{self, Comparison, TestInputs};
+use crate::DriverError;
+use crate::bound_launch::{BoundLaunch, Sequence};
+use crate::launch::{Launch, Variant};
+use crate::session::{LaunchedPlan, Start};
 use mlc_backends::BackendError;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,7 +23,7 @@ type Decision = (bool, Option<String>);
 
 impl LaunchedPlan {
     /// Decides about the variants of launches, which are loaded.
-    pub(super) fn choose_variants(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn choose_variants(&mut self) -> Result<(), BackendError> {
         // Equal launches are computed in one way.
         let mut decided: HashMap<String, bool> = HashMap::new();
         let mut at = 0;
@@ -40,7 +40,7 @@ impl LaunchedPlan {
             }
             at = end;
         }
-        if self.merged.is_none() && self.calls().len() > 1 {
+        if self.megakernel.is_none() && self.calls().len() > 1 {
             self.running = Mutex::new(Start::First);
         }
         Ok(())
@@ -56,7 +56,7 @@ impl LaunchedPlan {
         let own = &self.launches.each[launches];
         let (mut best, mut notes, mut expected) = (None, vec![], None);
         for (at, variant) in variants.iter().enumerate() {
-            let fastest = best.map_or(own, |b: usize| &variants[b].instead);
+            let fastest = best.map_or(own, |b: usize| &variants[b].replacement);
             let what = what_runs(fastest, variant);
             let is_taken = match decided.get(&what) {
                 Some(&is_taken) => is_taken,
@@ -64,7 +64,7 @@ impl LaunchedPlan {
                     let (is_taken, note) =
                         match self.decided(own, fastest, variant, &what, &mut expected) {
                             Err(BackendError::Device(e @ DriverError::Call { .. })) => {
-                                (false, Some(format!("not {}: {e}", variant.how)))
+                                (false, Some(format!("not {}: {e}", variant.description)))
                             }
                             other => other?,
                         };
@@ -92,7 +92,7 @@ impl LaunchedPlan {
         let told = |is_taken: bool, why: String| {
             let not = if is_taken { "" } else { "not " };
             let is_told = is_taken || variant.by_warpgroups;
-            Ok((is_taken, is_told.then(|| format!("{not}{}, {why}", variant.how))))
+            Ok((is_taken, is_told.then(|| format!("{not}{}, {why}", variant.description))))
         };
         match self.driver.chosen_run(what).as_deref() {
             Some(TAKEN) => return told(true, "as chosen before".into()),
@@ -100,10 +100,10 @@ impl LaunchedPlan {
             _ => {}
         }
         let calls = |all: &[Launch]| Sequence::new(all, &self.buffers).map(|s| s.calls);
-        let start = |all: &[Call]| all.iter().try_for_each(|call| self.launch(call, false));
+        let start = |all: &[BoundLaunch]| all.iter().try_for_each(|call| self.launch(call, false));
         let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
         if expected.is_none() {
-            let Some(comparison) = Comparison::of(self, own, Numbers::Small)? else {
+            let Some(comparison) = Comparison::of(self, own, TestInputs::Small)? else {
                 return Ok((false, None));
             };
             start(&calls(own)?)?;
@@ -111,13 +111,13 @@ impl LaunchedPlan {
             *expected = Some((comparison, results));
         }
         let Some((comparison, results)) = expected else { return Ok((false, None)) };
-        let (own, other) = (calls(fastest)?, calls(&variant.instead)?);
+        let (own, other) = (calls(fastest)?, calls(&variant.replacement)?);
         comparison.clear()?;
         start(&other)?;
         if let Some(error) = comparison.disagreement(results)? {
             self.driver.choose_run(what, LEFT);
             // Whatever it is, one that is wrong is told.
-            let why = format!("not {}, whose results differ by {error:.1e}", variant.how);
+            let why = format!("not {}, whose results differ by {error:.1e}", variant.description);
             return Ok((false, Some(why)));
         }
         let times = comparison::times_recorded(self, 2, &|way| start([&own, &other][way]))?;
@@ -138,10 +138,10 @@ fn name(own: &[Launch]) -> String {
 fn what_runs(own: &[Launch], variant: &Variant) -> String {
     let mut hasher = DefaultHasher::new();
     own.len().hash(&mut hasher);
-    for l in own.iter().chain(&variant.instead) {
+    for l in own.iter().chain(&variant.replacement) {
         let text = l.source.replace(&l.function, "f");
         (text, l.grid, l.block).hash(&mut hasher);
     }
-    super::PRELUDE.hash(&mut hasher);
+    crate::PRELUDE.hash(&mut hasher);
     format!("tiles of products, {:016x}", hasher.finish())
 }

@@ -1,20 +1,19 @@
-//! How the launches of a run are started, where that is open: as one launch if the generator made one, each when the one ahead of it has ended,
-//! or earlier. Whichever is fastest on this device.
+//! Autotuning of how a run is started: as one megakernel, as separate launches, or with programmatic dependent launch.
 //!
-//! Every way is started once, then timed by the device's clock as runs start it; the device keeps what is chosen. Inputs are zeros
-//! meanwhile: what launches take hardly depends on them.
+//! Each mode is started once, then timed by the device's clock as runs start it; the device keeps the choice. Inputs are zeros
+//! meanwhile: launch times hardly depend on them.
 
-use super::DriverError;
-use super::buffers::OwnGraph;
 use super::comparison;
-use super::session::{LaunchedPlan, Start};
+use crate::DriverError;
+use crate::buffers::OwnedGraph;
+use crate::session::{LaunchedPlan, Start};
 use mlc_backends::BackendError;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
 /// Which launches come onto the device before the ones ahead of them have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Early {
+pub enum EarlyLaunch {
     None,
     /// Those that share little memory: where few multiprocessors have room left, blocks that share much crowd on them.
     Light,
@@ -23,42 +22,46 @@ pub enum Early {
 
 /// How a run is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum LaunchMode {
     /// As one launch.
-    AsOne,
+    Megakernel,
     /// As its launches.
-    Apart(Early),
+    Separate(EarlyLaunch),
 }
 
-impl Way {
-    const ALL: [Way; 4] =
-        [Way::AsOne, Way::Apart(Early::None), Way::Apart(Early::Light), Way::Apart(Early::All)];
+impl LaunchMode {
+    const ALL: [LaunchMode; 4] = [
+        LaunchMode::Megakernel,
+        LaunchMode::Separate(EarlyLaunch::None),
+        LaunchMode::Separate(EarlyLaunch::Light),
+        LaunchMode::Separate(EarlyLaunch::All),
+    ];
 
     /// What a device keeps of a choice.
     fn name(self) -> &'static str {
         match self {
-            Way::AsOne => "one",
-            Way::Apart(Early::None) => "several",
-            Way::Apart(Early::Light) => "light ones early",
-            Way::Apart(Early::All) => "early",
+            LaunchMode::Megakernel => "one",
+            LaunchMode::Separate(EarlyLaunch::None) => "several",
+            LaunchMode::Separate(EarlyLaunch::Light) => "light ones early",
+            LaunchMode::Separate(EarlyLaunch::All) => "early",
         }
     }
 }
 
 /// A way, the seconds of a run, and the launches as they were recorded.
-type Tried = (Way, f64, Option<OwnGraph>);
+type Tried = (LaunchMode, f64, Option<OwnedGraph>);
 
 impl LaunchedPlan {
     /// Decides how runs are started, if that is open.
-    pub(super) fn choose_run(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn choose_run(&mut self) -> Result<(), BackendError> {
         // What is one launch whatever the clock says.
-        if self.merged.is_some() && self.launches.by_clock.is_none() {
+        if self.megakernel.is_some() && self.launches.megakernel_estimate.is_none() {
             return Ok(());
         }
         let ways = self.ways();
         let [first, _, ..] = ways[..] else { return Ok(()) };
-        let is_likely = self.launches.by_clock.unwrap_or(false);
-        let likely = if is_likely { first } else { Way::Apart(Early::None) };
+        let is_likely = self.launches.megakernel_estimate.unwrap_or(false);
+        let likely = if is_likely { first } else { LaunchMode::Separate(EarlyLaunch::None) };
         let what = self.what_runs();
         let before = self.driver.chosen_run(&what);
         if let Some(way) = ways.iter().find(|way| before.as_deref() == Some(way.name())) {
@@ -81,7 +84,7 @@ impl LaunchedPlan {
                     }
                 }
                 Err(e @ DriverError::Call { .. }) => {
-                    self.decide(Way::Apart(Early::None), e.to_string());
+                    self.decide(LaunchMode::Separate(EarlyLaunch::None), e.to_string());
                 }
                 Err(e) => return Err(e.into()),
             }
@@ -93,22 +96,22 @@ impl LaunchedPlan {
     }
 
     /// The ways that are open.
-    fn ways(&self) -> Vec<Way> {
-        let is_early = self.driver.starts_early() && self.calls().len() > 1;
-        let is_open = |way: &Way| match way {
-            Way::AsOne => self.merged.is_some(),
-            Way::Apart(Early::None) => true,
-            Way::Apart(_) => is_early,
+    fn ways(&self) -> Vec<LaunchMode> {
+        let is_early = self.driver.has_programmatic_launch() && self.calls().len() > 1;
+        let is_open = |way: &LaunchMode| match way {
+            LaunchMode::Megakernel => self.megakernel.is_some(),
+            LaunchMode::Separate(EarlyLaunch::None) => true,
+            LaunchMode::Separate(_) => is_early,
         };
-        Way::ALL.into_iter().filter(is_open).collect()
+        LaunchMode::ALL.into_iter().filter(is_open).collect()
     }
 
-    fn decide(&mut self, way: Way, why: String) {
-        if let Way::Apart(early) = way {
+    fn decide(&mut self, way: LaunchMode, why: String) {
+        if let LaunchMode::Separate(early) = way {
             self.early = (early, why.clone());
         }
-        if let Some(merged) = &self.merged {
-            merged.decide(way == Way::AsOne, why);
+        if let Some(merged) = &self.megakernel {
+            merged.decide(way == LaunchMode::Megakernel, why);
         }
     }
 
@@ -116,22 +119,22 @@ impl LaunchedPlan {
     fn what_runs(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.launches.unit().hash(&mut hasher);
-        let all = self.launches.each.iter().chain(&self.launches.merged);
+        let all = self.launches.each.iter().chain(&self.launches.megakernel);
         all.for_each(|l| (&l.function, l.grid, l.block).hash(&mut hasher));
         self.choices.in_use().hash(&mut hasher);
         format!("a run of {} launches, {:016x}", self.calls().len(), hasher.finish())
     }
 
     /// Starts a run in one of the ways.
-    fn start_so(&self, way: Way) -> Result<(), DriverError> {
+    fn start_so(&self, way: LaunchMode) -> Result<(), DriverError> {
         match way {
-            Way::AsOne => self.start_as_one(),
-            Way::Apart(early) => self.start_apart(early),
+            LaunchMode::Megakernel => self.start_as_one(),
+            LaunchMode::Separate(early) => self.start_apart(early),
         }
     }
 
     /// Times all ways; none if the device does not tell.
-    fn tried(&self, ways: &[Way]) -> Result<Vec<Tried>, DriverError> {
+    fn tried(&self, ways: &[LaunchMode]) -> Result<Vec<Tried>, DriverError> {
         let on = self.stream.stream;
         for memory in self.buffers.inputs.iter().flatten() {
             self.driver.clear(on, memory.address, memory.bytes)?;
@@ -141,15 +144,15 @@ impl LaunchedPlan {
             // Functions may be loaded when they are first started.
             self.start_so(way)?;
             let recorded = match way {
-                Way::AsOne => None,
-                Way::Apart(early) => {
+                LaunchMode::Megakernel => None,
+                LaunchMode::Separate(early) => {
                     match self.driver.record(on, &mut || self.start_apart(early)) {
                         Err(DriverError::Call { .. }) => None,
                         recorded => recorded?,
                     }
                 }
             };
-            let graph = recorded.map(|g| OwnGraph::new(&self.driver, g));
+            let graph = recorded.map(|g| OwnedGraph::new(&self.driver, g));
             tried.push((way, f64::INFINITY, graph));
         }
         let times = comparison::times(self, ways.len(), &|way| match &tried[way] {

@@ -1,4 +1,4 @@
-//! Launches with the addresses of their arguments, as a session starts them.
+//! Launches bound to device addresses, as a session starts them.
 
 use super::buffers::{Buffers, misplaced};
 use super::{Address, Argument, DriverError, Launch, Place};
@@ -9,55 +9,56 @@ use std::sync::OnceLock;
 const LIGHT: u64 = 8 << 10;
 
 /// A launch with the addresses of its arguments.
-pub struct Call {
+pub struct BoundLaunch {
     pub function: String,
     pub grid: [u32; 3],
     pub block: u32,
     pub shared: u32,
     pub arguments: Vec<(Address, u64)>,
-    pub is_together: bool,
+    pub is_cooperative: bool,
     /// Whether its blocks share so little memory that many have room beside others.
     pub is_light: bool,
     /// What takes its place where the device refuses that blocks wait for each other, and why it does.
-    pub instead: Option<Box<Call>>,
+    pub fallback: Option<Box<BoundLaunch>>,
     pub refused: OnceLock<String>,
 }
 
-impl Call {
-    pub fn new(launch: &Launch, buffers: &Buffers) -> Result<Call, BackendError> {
+impl BoundLaunch {
+    pub fn new(launch: &Launch, buffers: &Buffers) -> Result<BoundLaunch, BackendError> {
         let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
         let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
-        let instead = launch.instead.as_ref().map(|l| Call::new(l, buffers)).transpose()?;
-        Ok(Call {
+        let fallback =
+            launch.fallback.as_ref().map(|l| BoundLaunch::new(l, buffers)).transpose()?;
+        Ok(BoundLaunch {
             function: launch.function.clone(),
             grid: launch.grid,
             block: launch.block,
             shared: launch.large_bytes() as u32,
             arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
-            is_together: launch.is_together(),
+            is_cooperative: launch.is_cooperative(),
             is_light: launch.shared_bytes().is_some_and(|bytes| bytes <= LIGHT),
-            instead: instead.map(Box::new),
+            fallback: fallback.map(Box::new),
             refused: OnceLock::new(),
         })
     }
 
     /// What is told of it where it was refused.
     pub fn note(&self) -> Option<String> {
-        let (why, instead) = (self.refused.get()?, self.instead.as_ref()?);
-        Some(format!("`{}` in place of `{}`: {why}", instead.function, self.function))
+        let (why, fallback) = (self.refused.get()?, self.fallback.as_ref()?);
+        Some(format!("`{}` in place of `{}`: {why}", fallback.function, self.function))
     }
 }
 
 /// Launches in order, and whether any of them records a fault.
 pub struct Sequence {
-    pub calls: Vec<Call>,
+    pub calls: Vec<BoundLaunch>,
     pub faulty: bool,
 }
 
 impl Sequence {
     /// Launches without blocks compute nothing, and devices refuse them.
     pub fn new(launches: &[Launch], buffers: &Buffers) -> Result<Sequence, BackendError> {
-        let call = |launch: &Launch| Call::new(launch, buffers);
+        let call = |launch: &Launch| BoundLaunch::new(launch, buffers);
         let launches: Vec<&Launch> = launches.iter().filter(|l| l.has_blocks()).collect();
         let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
         let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
@@ -66,17 +67,21 @@ impl Sequence {
 }
 
 /// The launches of a run as one, why they are, and why they are not.
-pub struct Merged {
-    pub call: Call,
+pub struct MegakernelLaunch {
+    pub call: BoundLaunch,
     count: usize,
     chosen: OnceLock<String>,
     refused: OnceLock<String>,
 }
 
-impl Merged {
-    pub fn new(launch: &Launch, count: usize, buffers: &Buffers) -> Result<Merged, BackendError> {
-        let call = Call::new(launch, buffers)?;
-        Ok(Merged { call, count, chosen: OnceLock::new(), refused: OnceLock::new() })
+impl MegakernelLaunch {
+    pub fn new(
+        launch: &Launch,
+        count: usize,
+        buffers: &Buffers,
+    ) -> Result<MegakernelLaunch, BackendError> {
+        let call = BoundLaunch::new(launch, buffers)?;
+        Ok(MegakernelLaunch { call, count, chosen: OnceLock::new(), refused: OnceLock::new() })
     }
 
     /// Notes what is chosen, and why.

@@ -1,8 +1,8 @@
-//! Operators that order elements, write to computed places or read bits as another type: their kernels.
+//! Argsort, scatter and bit casts.
 
 use super::super::recurrent::Text;
 use super::super::spelling as spell;
-use super::{Known, Operand, Part, Procedure};
+use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 
@@ -28,9 +28,14 @@ pub fn each(count: u64, kind: &str) -> Text {
 }
 
 /// A launch with a thread for each of so many elements.
-pub fn part(name: &'static str, count: u64, operands: Vec<(Operand, bool)>, body: Text) -> Part {
+pub fn part(
+    name: &'static str,
+    count: u64,
+    operands: Vec<(Operand, bool)>,
+    body: Text,
+) -> ProcedureLaunch {
     let blocks = count.div_ceil(THREADS.into());
-    Part { name, blocks, threads: THREADS, operands, faults: false, body: body.0 }
+    ProcedureLaunch { name, blocks, threads: THREADS, operands, faults: false, body: body.0 }
 }
 
 /// The type in which elements are compared.
@@ -83,7 +88,7 @@ fn from_bits(dtype: DType, bits: &str) -> String {
 }
 
 /// Every element of an argument with its bits read as the type of the result.
-pub fn bit_cast(_: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn bit_cast(_: &Env, args: &[TypedShape], results: &[TypedShape]) -> Result<Procedure, String> {
     let ([(from, shape)], [(to, _)]) = (args, results) else {
         return Err("one argument yields one result".into());
     };
@@ -99,7 +104,11 @@ pub fn bit_cast(_: &Env, args: &[Known], results: &[Known]) -> Result<Procedure,
 }
 
 /// The places of the first elements of every row in order: an element's place is the number of those that come before it.
-pub fn sort_places(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn sort_places(
+    env: &Env,
+    args: &[TypedShape],
+    results: &[TypedShape],
+) -> Result<Procedure, String> {
     let ([(dtype, shape)], [(_, of)]) = (args, results) else {
         return Err("one argument yields one result".into());
     };
@@ -139,13 +148,17 @@ pub fn sort_places(env: &Env, args: &[Known], results: &[Known]) -> Result<Proce
     t.line(1, format!("if (at < {n} && place < {k}) y0[row * {k} + place] = at;"));
     let operands = vec![(Operand::Argument(0), false), (Operand::Result(0), true)];
     let blocks = if k == 0 { 0 } else { rows as u64 * across };
-    let sort = Part { blocks, ..part("order", count, operands, t) };
+    let sort = ProcedureLaunch { blocks, ..part("order", count, operands, t) };
     Ok(Procedure::of(vec![], vec![sort]))
 }
 
 /// Rows of `x[n, s]` with those of `u[m, s]` written to the places `i[m]`, in the order of `u`. Where the last one stays, its number
 /// is found first; where all are combined, a thread has a column.
-pub fn scatter(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn scatter(
+    env: &Env,
+    args: &[TypedShape],
+    results: &[TypedShape],
+) -> Result<Procedure, String> {
     let ([(dtype, shape), _, (_, updates)], [_]) = (args, results) else {
         return Err("three arguments yield one result".into());
     };
@@ -176,7 +189,7 @@ pub fn scatter(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure
         let operands = vec![(x, false), (u, false), (none, false), (Operand::Result(0), true)];
         let parts = vec![
             part("none", n as u64, vec![(none, true)], first),
-            Part { faults: true, ..find },
+            ProcedureLaunch { faults: true, ..find },
             part("write", count, operands, write),
         ];
         return Ok(Procedure::of(vec![(DType::I64, vec![n])], parts));
@@ -210,7 +223,7 @@ pub fn scatter(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure
     let combine = part("combine", s as u64, operands, t);
     let parts = vec![
         part("copy", count, vec![(x, false), (Operand::Result(0), true)], copy),
-        Part { faults: true, ..combine },
+        ProcedureLaunch { faults: true, ..combine },
     ];
     Ok(Procedure::of(vec![], parts))
 }

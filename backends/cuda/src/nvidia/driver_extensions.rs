@@ -1,5 +1,4 @@
-//! Functions of the driver that are newer than the bindings: recorded launches, and those whose blocks wait for each other. A driver may lack
-//! them.
+//! Driver functions newer than the bindings: stream capture, cooperative and programmatic launches. A driver may lack them.
 
 use super::library::{cuda_version, function};
 use cuda_sys::cuda::CUstream;
@@ -14,7 +13,7 @@ pub const THREAD_LOCAL: u32 = 1;
 
 /// Starts a function whose blocks wait for each other: the blocks' and the threads' numbers, bytes of shared memory, the stream, and pointers to
 /// the arguments.
-pub type Together = unsafe extern "C" fn(
+pub type LaunchCooperativeKernel = unsafe extern "C" fn(
     *mut c_void,
     u32,
     u32,
@@ -28,8 +27,8 @@ pub type Together = unsafe extern "C" fn(
 ) -> u32;
 
 /// This function, if the driver has it.
-pub fn together() -> Option<Together> {
-    static FOUND: OnceLock<Option<Together>> = OnceLock::new();
+pub fn launch_cooperative_kernel() -> Option<LaunchCooperativeKernel> {
+    static FOUND: OnceLock<Option<LaunchCooperativeKernel>> = OnceLock::new();
     // SAFETY: the types are those of cuda.h.
     *FOUND.get_or_init(|| unsafe { function("cuLaunchCooperativeKernel\0") })
 }
@@ -47,7 +46,7 @@ pub fn set_attribute() -> Option<SetAttribute> {
     *FOUND.get_or_init(|| unsafe { function("cuFuncSetAttribute\0") })
 }
 
-/// How [`Early`] starts a function, as `CUlaunchConfig` of cuda.h.
+/// How [`LaunchKernelEx`] starts a function, as `CUlaunchConfig` of cuda.h.
 #[repr(C)]
 pub struct Config {
     pub grid: [u32; 3],
@@ -68,18 +67,18 @@ pub struct Attribute {
 impl Attribute {
     /// The function may begin before what is ahead of it on the stream has ended
     /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
-    pub fn early() -> Attribute {
+    pub fn programmatic_launch() -> Attribute {
         Attribute { id: 6, value: [1, 0, 0, 0, 0, 0, 0, 0] }
     }
 }
 
 /// Starts a function as is configured, with pointers to the arguments, or with a buffer of them.
-pub type Early =
+pub type LaunchKernelEx =
     unsafe extern "C" fn(*const Config, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> u32;
 
 /// This function, if the driver has it and records such starts, as from CUDA 12.3 on.
-pub fn early() -> Option<Early> {
-    static FOUND: OnceLock<Option<Early>> = OnceLock::new();
+pub fn launch_kernel_ex() -> Option<LaunchKernelEx> {
+    static FOUND: OnceLock<Option<LaunchKernelEx>> = OnceLock::new();
     // SAFETY: the types are those of cuda.h.
     *FOUND.get_or_init(|| match cuda_version()? >= (12, 3) {
         true => unsafe { function("cuLaunchKernelEx\0") },
@@ -89,7 +88,7 @@ pub fn early() -> Option<Early> {
 
 /// What records launches and starts them again; every function returns the driver's code.
 #[derive(Clone, Copy)]
-pub struct Recording {
+pub struct StreamCapture {
     /// Begins to record what is asked for on a stream.
     pub begin: unsafe extern "C" fn(CUstream, u32) -> u32,
     /// Ends it.
@@ -105,11 +104,11 @@ pub struct Recording {
 }
 
 /// These functions, if the driver has all of them.
-pub fn recording() -> Option<Recording> {
-    static FOUND: OnceLock<Option<Recording>> = OnceLock::new();
+pub fn stream_capture() -> Option<StreamCapture> {
+    static FOUND: OnceLock<Option<StreamCapture>> = OnceLock::new();
     // SAFETY: the types are those of cuda.h; its enumerations are 32-bit numbers here, its handles pointers.
     *FOUND.get_or_init(|| unsafe {
-        Some(Recording {
+        Some(StreamCapture {
             begin: function("cuStreamBeginCapture_v2\0")?,
             end: function("cuStreamEndCapture\0")?,
             instantiate: function("cuGraphInstantiateWithFlags\0")?,

@@ -1,9 +1,9 @@
-//! Ways to compute the same on a device: whether their results agree, and how long each takes.
+//! Compares alternative implementations on a device: whether their results agree, and how long each takes.
 
-use super::buffers::OwnGraph;
-use super::launch::{Argument, Launch};
-use super::session::LaunchedPlan;
-use super::{Address, DriverError, Place};
+use crate::buffers::OwnedGraph;
+use crate::launch::{Argument, Launch};
+use crate::session::LaunchedPlan;
+use crate::{Address, DriverError, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
 
@@ -13,14 +13,14 @@ const REPEATS: usize = 5;
 
 /// What launches are given to read: the same numbers every time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Numbers {
+pub(crate) enum TestInputs {
     Small,
     /// Small ones, and NaN as the last element of what is read first.
     OneNan,
 }
 
 /// What launches of a plan write, for others that may take their place.
-pub(super) struct Comparison<'a> {
+pub(crate) struct Comparison<'a> {
     plan: &'a LaunchedPlan,
     result: Argument,
     at: Address,
@@ -31,10 +31,10 @@ impl<'a> Comparison<'a> {
     pub fn of(
         plan: &'a LaunchedPlan,
         launches: &[Launch],
-        given: Numbers,
+        given: TestInputs,
     ) -> Result<Option<Comparison<'a>>, BackendError> {
         let arguments = || launches.iter().flat_map(|l| &l.arguments);
-        let mut nan = given == Numbers::OneNan;
+        let mut nan = given == TestInputs::OneNan;
         for a in arguments().filter(|a| !a.written) {
             // What a run writes before it reads it; constants and what is kept stay as they are.
             let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
@@ -54,7 +54,7 @@ impl<'a> Comparison<'a> {
         let mut bytes = vec![0; self.result.bytes as usize];
         plan.driver.download(plan.stream.stream, &mut [(self.at, &mut bytes)])?;
         let tensor = Tensor::new(dtype, vec![bytes.len() / dtype.size()], bytes.into());
-        Ok(tensor.map_err(|_| super::buffers::misplaced("a result"))?.to_f64())
+        Ok(tensor.map_err(|_| crate::buffers::misplaced("a result"))?.to_f64())
     }
 
     /// Forgets what is there, so that the next way has to write it.
@@ -77,7 +77,7 @@ const RECORDED: usize = 16;
 ///
 /// # Errors
 /// A way cannot be started, or not be recorded, as then a run with it could not be either.
-pub(super) fn times_recorded(
+pub(crate) fn times_recorded(
     plan: &LaunchedPlan,
     ways: usize,
     start: &dyn Fn(usize) -> Result<(), DriverError>,
@@ -89,7 +89,7 @@ pub(super) fn times_recorded(
     let mut graphs = vec![];
     for way in 0..ways {
         match driver.record(on, &mut || (0..RECORDED).try_for_each(|_| start(way)))? {
-            Some(graph) => graphs.push(OwnGraph::new(driver, graph)),
+            Some(graph) => graphs.push(OwnedGraph::new(driver, graph)),
             None => return times(plan, ways, start),
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn times_recorded(
 }
 
 /// The least seconds of each way, started one after the other; `None` without a clock.
-pub(super) fn times(
+pub(crate) fn times(
     plan: &LaunchedPlan,
     ways: usize,
     start: &dyn Fn(usize) -> Result<(), DriverError>,

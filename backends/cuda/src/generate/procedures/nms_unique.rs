@@ -1,8 +1,8 @@
-//! Operators that choose among rows or boxes, as many as the data have: their kernels.
+//! Operators with data-dependent result sizes: unique rows and non-max suppression.
 
 use super::super::spelling as spell;
-use super::places::{each, elements, index, part, scalar, widened};
-use super::{Known, Operand, Part, Procedure};
+use super::sort_scatter::{each, elements, index, part, scalar, widened};
+use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 
@@ -10,7 +10,11 @@ use mlc_dsl::ir::{Attr, DType};
 const THREADS: u32 = 256;
 
 /// The distinct rows of `x[n, m]`: every row looks for the first one that is equal, the first ones count those that come before them.
-pub fn unique_rows(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn unique_rows(
+    env: &Env,
+    args: &[TypedShape],
+    results: &[TypedShape],
+) -> Result<Procedure, String> {
     let ([(dtype, shape)], [_, _, _]) = (args, results) else {
         return Err("one argument yields three results".into());
     };
@@ -75,7 +79,7 @@ pub fn unique_rows(env: &Env, args: &[Known], results: &[Known]) -> Result<Proce
 /// Greedy non-maximum suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`, a block for each: the best box that is left is
 /// chosen, and those that overlap it are no longer left. Overlaps are computed in 64 bits, so that they compare with the limit as they do
 /// in the reference.
-pub fn choose_boxes(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String> {
+pub fn choose_boxes(env: &Env, args: &[TypedShape], _: &[TypedShape]) -> Result<Procedure, String> {
     let [(of_boxes, _), (of_scores, shape), _, (of_overlap, _), (of_floor, _)] = args else {
         return Err("five arguments yield one result".into());
     };
@@ -126,6 +130,7 @@ pub fn choose_boxes(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure,
     let mut operands: Vec<_> = (0..5).map(|i| (Operand::Argument(i), false)).collect();
     operands.extend([(Operand::Scratch(0), true), (Operand::Result(0), true)]);
     let blocks = if n == 0 { 0 } else { b as u64 * c as u64 };
-    let choose = Part { name: "choose", blocks, threads: THREADS, operands, faults: false, body };
+    let choose =
+        ProcedureLaunch { name: "choose", blocks, threads: THREADS, operands, faults: false, body };
     Ok(Procedure::of(vec![(DType::U8, vec![b, c, n])], vec![choose]))
 }

@@ -1,22 +1,22 @@
-//! Keys in parts: blocks leave what they have of their keys in scratch memory, and the block of the same rows and columns that comes last combines it,
-//! in the order of the parts.
+//! Split-KV (Flash-Decoding): blocks leave partial results of their keys in scratch memory, and the last block of the same rows and
+//! columns combines them in the order of the parts, so that results are deterministic.
 //!
-//! A block leaves the sums of its rows, then the largest element of every row, then the sum of every row's exponentials.
+//! A partial result is the sums of the rows' products, then each row's maximum, then each row's sum of exponentials.
 
-use super::OnePass;
-use super::cut::Cut;
-use super::frame::{Target, least};
+use super::FlashAttention;
+use super::kernel::{OutputTarget, least};
+use super::tiling::AttentionTiling;
 use crate::generate::emit::Emitter;
 use crate::generate::product::simt::open_unrolled;
 
 /// Blocks of a part of the keys, and floats that each leaves.
-pub fn extents(c: &Cut) -> [i64; 2] {
+pub fn extents(c: &AttentionTiling) -> [i64; 2] {
     let tiles = c.sizes.batch * c.down() * c.across();
     [tiles, (c.rows * (c.columns + 2) + 3) / 4 * 4]
 }
 
 /// Declares the number of the tile, and where what is left of it, and of this part of it, begins.
-pub fn declare(e: &mut Emitter<'_>, c: &Cut) {
+pub fn declare(e: &mut Emitter<'_>, c: &AttentionTiling) {
     let ([_, floats], kind, block) = (extents(c), e.index_type(), e.block());
     let of_part = c.across() * c.down();
     e.line(format!("{kind} tile_of_all = batch * {of_part} + {block} % {of_part};"));
@@ -27,7 +27,7 @@ pub fn declare(e: &mut Emitter<'_>, c: &Cut) {
 /// Stores what a thread has of a part: sums of a row side by side, and with the first ones what belongs to the row.
 pub fn store(
     e: &mut Emitter<'_>,
-    c: &Cut,
+    c: &AttentionTiling,
     width: i64,
     sum: &dyn Fn(&str) -> String,
     [total, most]: [&str; 2],
@@ -46,7 +46,7 @@ pub fn store(
 }
 
 /// Ends all blocks of a tile but the last one, which combines what they have left and stores what it becomes.
-pub fn combine(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
+pub fn combine(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
     let c = &p.cut;
     let ([_, floats], kind, tops) = (extents(c), e.index_type(), c.rows * c.columns);
     let threads = i64::from(c.threads);

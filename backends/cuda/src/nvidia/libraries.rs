@@ -1,11 +1,11 @@
-//! The libraries of a device, and what was chosen for what they compute, and for runs, before.
+//! cuBLASLt and cuDNN of a device, and the autotuning choices kept on disk.
 
 use super::blas::{self, Blas};
 use super::cubins;
 use super::device::Nvidia;
 use super::dnn::{self, Dnn};
 use super::library::Failure;
-use crate::{Address, DriverError, Kind, Library, Prepared, Work};
+use crate::{Address, DriverError, Library, LibraryKind, LibraryOp, Prepared};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
@@ -36,15 +36,15 @@ pub(super) struct Libraries {
 }
 
 /// What a library is ready to compute.
-pub(super) enum Ready {
-    Product(blas::Ready),
-    Convolution(dnn::Ready),
+pub(super) enum PreparedOp {
+    Product(blas::PreparedGemm),
+    Convolution(dnn::PreparedConvolution),
 }
 
 impl Nvidia {
     fn blas(&self) -> Result<&Blas, String> {
         let open = || {
-            let table = blas::Table::open()?;
+            let table = blas::CublasLtFunctions::open()?;
             let _current = self.enter().map_err(|e| e.to_string())?;
             Blas::new(table).map_err(|e| DriverError::from(e).to_string())
         };
@@ -53,21 +53,21 @@ impl Nvidia {
 
     fn dnn(&self) -> Result<&Dnn, String> {
         let open = || {
-            let table = dnn::Table::open()?;
+            let table = dnn::CudnnFunctions::open()?;
             let _current = self.enter().map_err(|e| e.to_string())?;
             Dnn::new(table).map_err(|e| DriverError::from(e).to_string())
         };
         self.libraries.dnn.get_or_init(open).as_ref().map_err(String::clone)
     }
 
-    fn library_name(&self, of: Kind) -> Result<String, String> {
+    fn library_name(&self, of: LibraryKind) -> Result<String, String> {
         match of {
-            Kind::Products => self.blas().map(Blas::name),
-            Kind::Convolutions => self.dnn().map(Dnn::name),
+            LibraryKind::Products => self.blas().map(Blas::name),
+            LibraryKind::Convolutions => self.dnn().map(Dnn::name),
         }
     }
 
-    pub(super) fn library_of(&self, of: Kind) -> Library {
+    pub(super) fn library_of(&self, of: LibraryKind) -> Library {
         if std::env::var_os(VARIABLE).is_some_and(|v| v == "off") {
             return Library::Off;
         }
@@ -76,22 +76,22 @@ impl Nvidia {
 
     pub(super) fn prepared(
         &self,
-        work: &Work,
+        work: &LibraryOp,
         at: &[Address],
         workspace: (Address, u64),
         way: usize,
     ) -> Result<Option<Prepared>, DriverError> {
         let missing = |reason| DriverError::Call { call: "prepare", reason };
         let ready = match work {
-            Work::Product(product) => {
+            LibraryOp::Product(product) => {
                 let blas = self.blas().map_err(missing)?;
                 let _current = self.enter()?;
-                blas.prepare(product, at, workspace, way)?.map(Ready::Product)
+                blas.prepare(product, at, workspace, way)?.map(PreparedOp::Product)
             }
-            Work::Convolution(convolution) => {
+            LibraryOp::Convolution(convolution) => {
                 let dnn = self.dnn().map_err(missing)?;
                 let _current = self.enter()?;
-                dnn.prepare(convolution, at, workspace, way)?.map(Ready::Convolution)
+                dnn.prepare(convolution, at, workspace, way)?.map(PreparedOp::Convolution)
             }
         };
         Ok(ready.map(|ready| {
@@ -113,10 +113,10 @@ impl Nvidia {
         let ready = self.state().products.get(&work).cloned().ok_or_else(unknown)?;
         let missing = |reason| DriverError::Call { call, reason };
         match &*ready {
-            Ready::Product(ready) => {
+            PreparedOp::Product(ready) => {
                 self.blas().map_err(missing)?.multiply(ready, stream)?;
             }
-            Ready::Convolution(ready) => {
+            PreparedOp::Convolution(ready) => {
                 self.dnn().map_err(missing)?.convolve(ready, stream)?;
             }
         }
@@ -124,7 +124,7 @@ impl Nvidia {
     }
 
     /// What tells a choice apart from all others: the device, the libraries and what they may compute.
-    fn key(&self, of: &[Work]) -> Option<Vec<u8>> {
+    fn key(&self, of: &[LibraryOp]) -> Option<Vec<u8>> {
         let mut text = format!("choice 3\n{}", self.name());
         for work in of {
             text += &format!("\n{}\n{work}", self.library_name(work.kind()).ok()?);
@@ -132,11 +132,11 @@ impl Nvidia {
         Some(text.into_bytes())
     }
 
-    pub(super) fn choice_on_disk(&self, of: &[Work]) -> Option<String> {
+    pub(super) fn choice_on_disk(&self, of: &[LibraryOp]) -> Option<String> {
         kept(&self.key(of)?)
     }
 
-    pub(super) fn keep_choice(&self, of: &[Work], how: &str) {
+    pub(super) fn keep_choice(&self, of: &[LibraryOp], how: &str) {
         if let Some(key) = self.key(of) {
             cubins::keep(&key, how.as_bytes());
         }

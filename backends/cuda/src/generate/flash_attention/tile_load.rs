@@ -1,10 +1,10 @@
-//! How tiles of the factors come into shared memory: as lines whose steps lie side by side; what lies outside is 0.
+//! Loads tiles of Q, K and V into shared memory, steps contiguous within a line; elements outside are 0.
 
-use super::cut::Units;
+use super::tiling::MultiplyUnit;
 use crate::generate::emit::{Emitter, Source, coordinates, side_by_side};
-use crate::generate::product::factor::runs_along_depth;
-use crate::generate::product::in_memory::in_memory;
 use crate::generate::product::simt::open_unrolled;
+use crate::generate::product::smem_pipeline::runs_along_depth;
+use crate::generate::product::strided_read::in_memory;
 use mlc_backends::reference::code::{Real, Slot};
 use mlc_dsl::ir::{DType, Value};
 
@@ -12,7 +12,7 @@ use mlc_dsl::ir::{DType, Value};
 const AT_ONCE: i64 = 8;
 
 /// A tile of a factor.
-pub struct Load<'a> {
+pub struct TileLoad<'a> {
     /// An expression of the place of its first element in the shared array `tile`.
     pub to: String,
     /// Lines, and elements from a line to the next.
@@ -31,17 +31,17 @@ pub struct Load<'a> {
     /// The product whose factor this is.
     pub product: Value,
     pub factor: &'a Real,
-    pub units: Units,
+    pub units: MultiplyUnit,
     pub threads: u32,
 }
 
-impl Load<'_> {
+impl TileLoad<'_> {
     /// One of its elements.
     pub fn value(&self, e: &mut Emitter<'_>) -> String {
         let value = e.real_of(self.product, false, self.factor);
         match self.units {
-            Units::Half(dtype) => e.stored_element(dtype, &value),
-            Units::Tf32 | Units::Real => value,
+            MultiplyUnit::Half(dtype) => e.stored_element(dtype, &value),
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => value,
         }
     }
 
@@ -50,12 +50,12 @@ impl Load<'_> {
         for along_depth in [true, false] {
             let (axes, at) = if along_depth { (self.deep, "deep") } else { (self.along, "place") };
             let width = side_by_side(axes, self.units.gap());
-            let accesses = e.trial(|e| e.lanes(at, axes, width, |e| drop(self.value(e))));
+            let accesses = e.count_accesses(|e| e.lanes(at, axes, width, |e| drop(self.value(e))));
             if width > 1 && accesses.together > accesses.apart {
                 return (along_depth, width);
             }
         }
-        let read = e.look_at(self.product, self.factor).offsets;
+        let read = e.analyse_real(self.product, self.factor).offsets;
         (runs_along_depth(&read, self.deep, self.along), 1)
     }
 
@@ -71,8 +71,8 @@ impl Load<'_> {
     /// Elements that are copied at once, of 4 bytes at least, if the factor is in memory as the tile has it.
     fn copied(&self, e: &Emitter<'_>) -> Option<i64> {
         let (dtype, bytes) = match self.units {
-            Units::Half(dtype) => (dtype, 2),
-            Units::Tf32 | Units::Real => (DType::F32, 4),
+            MultiplyUnit::Half(dtype) => (dtype, 2),
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => (DType::F32, 4),
         };
         let mut widths = [8, 4, 2, 1].into_iter().filter(|w| (4..=16).contains(&(w * bytes)));
         widths.find(|w| self.source(&mut e.clone(), *w).is_some_and(|s| s.dtype == dtype))

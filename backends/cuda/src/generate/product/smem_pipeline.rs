@@ -1,10 +1,10 @@
-//! How tiles of a product's factors come into shared memory: through registers, while the tiles before them are multiplied.
+//! Stages tiles of a product's factors in shared memory through registers, while the previous tiles are multiplied.
 //!
-//! A factor is computed where it is loaded, from whatever precedes it; what lies outside is 0.
+//! A factor is computed where it is loaded, from whatever precedes it; elements outside are 0.
 
 use super::super::emit::{Emitter, Source, coordinates, side_by_side};
 use super::super::spelling as spell;
-use super::in_memory::in_memory;
+use super::strided_read::in_memory;
 use super::tile_config::SIDE;
 use super::warpgroups;
 use super::{Product, Term, size};
@@ -171,13 +171,13 @@ impl<'a> Factor<'a> {
         for along_depth in [false, true] {
             f.along_depth = along_depth;
             f.width = side_by_side(f.side(), element.widest());
-            let accesses = e.trial(|e| f.elements(e, &mut |_, _| {}));
+            let accesses = e.count_accesses(|e| f.elements(e, &mut |_, _| {}));
             if f.width > 1 && accesses.together > accesses.apart {
                 return f;
             }
         }
         f.width = 1;
-        f.along_depth = runs_along_depth(&e.look_at_term(p.value, factor).offsets, &p.deep, along);
+        f.along_depth = runs_along_depth(&e.analyse_term(p.value, factor).offsets, &p.deep, along);
         f
     }
 

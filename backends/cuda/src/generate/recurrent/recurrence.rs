@@ -1,18 +1,17 @@
-//! Recurrences: a block for each instance runs all steps, and its threads share the elements of each.
+//! User-defined recurrences: a block for each instance runs all steps, and its threads share the elements of each.
 //!
 //! Results of earlier steps are read where they are stored; a barrier follows every result of a step. Never runs two steps, or
 //! two results of one step, at the same time.
 
 use super::super::emit::{Emitter, Sharing, coordinates, offset_of};
-use super::super::kernel::{KernelProgram, known, unsupported};
+use super::super::kernel::{KernelProgram, known};
 use super::super::procedures::place_results;
-use super::super::stages::{Shape, variable};
-use super::super::{Generator, bytes_of, spelling};
-use crate::launch::{Argument, Launch, Place};
+use super::super::stages::{Schedule, variable};
+use super::super::{Generator, KernelSite, Signature, StageMemory, bytes_of, spelling};
+use crate::launch::{Argument, Launch};
 use mlc_backends::BackendError;
 use mlc_backends::reference::code::{Int, Slot};
 use mlc_dsl::ir::{DType, NodeId, Value};
-use std::collections::HashMap;
 
 /// Elements of a loop from which on a warp shares it.
 const SHARED: i64 = 32;
@@ -21,7 +20,7 @@ const THREADS: i64 = 512;
 const ALONE: i64 = 128;
 
 /// A result that takes part in the steps.
-struct Stepped {
+struct StepResult {
     value: Value,
     dtype: DType,
     shape: Vec<usize>,
@@ -31,16 +30,16 @@ struct Stepped {
 }
 
 /// The steps of a node.
-struct Steps {
+struct StepLoop {
     step: Slot,
     count: i64,
     /// The axes that tell instances apart.
     instances: Vec<(Slot, i64)>,
-    results: Vec<Stepped>,
+    results: Vec<StepResult>,
 }
 
-impl Steps {
-    fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, node: NodeId) -> Option<Steps> {
+impl StepLoop {
+    fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, node: NodeId) -> Option<StepLoop> {
         let of = kernel.program.node(node);
         let values = (0..of.types.len() as u32).map(|output| Value { node, output });
         let steps: Vec<(Value, usize, i64)> = values
@@ -53,7 +52,7 @@ impl Steps {
         let count = steps.iter().map(|s| s.2).max()?;
         let mut independent = usize::MAX;
         for &s in &steps {
-            independent = independent.min(Steps::apart(e, kernel, s, &steps)?);
+            independent = independent.min(StepLoop::apart(e, kernel, s, &steps)?);
         }
         let step = e.variable(count);
         let mut instances: Vec<(Slot, i64)> = vec![];
@@ -76,9 +75,9 @@ impl Steps {
                 }
                 index.push(Emitter::index(slot));
             }
-            results.push(Stepped { value, dtype: ty.dtype, shape, index, own });
+            results.push(StepResult { value, dtype: ty.dtype, shape, index, own });
         }
-        Some(Steps { step, count, instances, results })
+        Some(StepLoop { step, count, instances, results })
     }
 
     /// How many of a result's first axes, the step left out, are the same in all that it reads of the results.
@@ -93,7 +92,7 @@ impl Steps {
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(s.0)).collect();
         let without = |i: &usize, at: usize| i + usize::from(*i >= at);
         let mut apart = slots.len() - 1;
-        for (read, index) in e.look_inside(v, &index).own {
+        for (read, index) in e.analyse_body(v, &index).own {
             let of = all.iter().find(|s| s.0 == read);
             let Some((_, read_at, _)) = of else { continue };
             let axes = &kernel.code(read)?.axes;
@@ -110,12 +109,12 @@ impl Steps {
     /// Writes the function; its blocks and their threads.
     fn write(&self, e: &mut Emitter<'_>, kernel: &KernelProgram, backwards: bool) -> (u64, u32) {
         let blocks: i64 = self.instances.iter().map(|a| a.1).product();
-        let longest = |r: &Stepped| {
+        let longest = |r: &StepResult| {
             let found = kernel.reduces(r.value).then(|| kernel.loops(r.value));
             found.unwrap_or(0) >= SHARED
         };
-        let elements = |r: &Stepped| r.own.iter().map(|a| a.1).product::<i64>();
-        let wanted = |r: &Stepped| elements(r).saturating_mul(if longest(r) { 32 } else { 1 });
+        let elements = |r: &StepResult| r.own.iter().map(|a| a.1).product::<i64>();
+        let wanted = |r: &StepResult| elements(r).saturating_mul(if longest(r) { 32 } else { 1 });
         let most = self.results.iter().map(wanted).max().unwrap_or(1).clamp(1, THREADS);
         let (kind, step) = (e.index_type(), Emitter::name(self.step));
         // An instance with one element of each result is a thread's.
@@ -179,47 +178,46 @@ impl Steps {
 
 impl Generator<'_> {
     /// The launch of a recurrence's steps; all of its results become places.
-    pub(crate) fn steps(
+    pub(crate) fn recurrence(
         &mut self,
-        (k, name, first): (usize, &str, usize),
+        site: KernelSite<'_>,
         kernel: &KernelProgram,
         node: NodeId,
-        places: &mut HashMap<Value, Place>,
-        scratch: &mut u64,
+        memory: &mut StageMemory,
     ) -> Result<Vec<Launch>, BackendError> {
         let has_steps = |v: &Value| kernel.code(*v).is_some_and(|c| c.step.is_some());
-        place_results(kernel, node, &has_steps, places, scratch)?;
+        place_results(kernel, node, &has_steps, memory)?;
         let mut e = Emitter::new(kernel);
-        e.first_node = first;
-        let mut order: Vec<Value> = places.keys().copied().collect();
+        e.first_node = site.first_node;
+        let mut order: Vec<Value> = memory.places.keys().copied().collect();
         order.sort_unstable();
         for (i, v) in order.iter().enumerate() {
             let name = if v.node == node { format!("y{}", v.output) } else { format!("x{i}") };
             e.stored.insert(*v, name);
         }
-        let Some(steps) = Steps::of(&mut e, kernel, node).filter(|s| s.count > 0) else {
+        let Some(steps) = StepLoop::of(&mut e, kernel, node).filter(|s| s.count > 0) else {
             return Ok(vec![]);
         };
         let (blocks, threads) = steps.write(&mut e, kernel, kernel.recurrences[&node]);
         if blocks == 0 {
             return Ok(vec![]);
         }
-        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
-        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
-        let (mut parameters, mut arguments) = (vec![], vec![]);
+        let mut signature = Signature::default();
         let read = order.iter().filter(|v| e.read.contains(v) && v.node != node);
-        let written = steps.results.iter().map(|r| &r.value);
-        for v in read.chain(written) {
+        let results = steps.results.iter().map(|r| &r.value);
+        for v in read.chain(results) {
             let (ty, written) = (known(&kernel.program, *v)?, v.node == node);
             let constant = if written { "" } else { "const " };
-            let (element, place) = (spelling::stored(ty.0), places[v]);
-            parameters.push(format!("GLOBAL({constant}{element}) {}", e.stored[v]));
+            let (element, place) = (spelling::stored(ty.0), memory.places[v]);
             self.reads(place);
-            arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
+            signature.push(
+                format!("GLOBAL({constant}{element}) {}", e.stored[v]),
+                Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written },
+            );
         }
         let ty = kernel.program.ty(Value { node, output: 0 });
-        let what = format!("{}: {ty}, {}.", self.kernel_words(k), Shape::Steps.words());
-        let launch = self.assembled((k, name, what), e, (parameters, arguments), (grid, threads));
-        Ok(vec![launch])
+        let words = Schedule::Recurrence.words();
+        let what = format!("{}: {ty}, {words}.", self.kernel_words(site.number));
+        Ok(vec![self.assembled(site, what, e, signature, (blocks, threads))?])
     }
 }

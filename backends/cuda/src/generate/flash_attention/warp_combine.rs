@@ -1,20 +1,20 @@
-//! What warps combine that have the same rows and different keys: largest elements, sums of exponentials and sums of products.
+//! Combines the warps of a block that have the same rows and different keys: maxima, sums of exponentials and sums of products.
 
-use super::OnePass;
-use super::cut::{Cut, SHARED_COLUMNS};
-use super::frame::{Target, least};
+use super::FlashAttention;
+use super::kernel::{OutputTarget, least};
+use super::tiling::{AttentionTiling, SHARED_COLUMNS};
 use crate::generate::emit::Emitter;
 use crate::generate::product::simt::open_unrolled;
 
 /// Declares what warps tell each other of their rows.
-pub fn declare(e: &mut Emitter<'_>, c: &Cut) {
+pub fn declare(e: &mut Emitter<'_>, c: &AttentionTiling) {
     if c.sharing > 1 {
         e.line(format!("SHARED(float, of_rows, {});", c.threads));
     }
 }
 
 /// Writes what makes known the largest element so far of the rows of a thread, and names that of the row `i` of them.
-pub fn largest(e: &mut Emitter<'_>, c: &Cut) -> String {
+pub fn largest(e: &mut Emitter<'_>, c: &AttentionTiling) -> String {
     if c.sharing == 1 {
         return "most[i]".into();
     }
@@ -34,7 +34,7 @@ pub fn largest(e: &mut Emitter<'_>, c: &Cut) -> String {
 }
 
 /// Stores what all warps have together: some columns at a time go through shared memory.
-pub fn results(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>, exp: &str) {
+pub fn results(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>, exp: &str) {
     let c = &p.cut;
     let (kind, warps, sharing) = (e.index_type(), c.threads / 32, c.sharing);
     let width = if c.columns % SHARED_COLUMNS == 0 { SHARED_COLUMNS } else { SHARED_COLUMNS / 2 };

@@ -1,24 +1,11 @@
-//! The launches of a run as a single one, whose blocks wait for each other between what were launches: for plans of small kernels, where
-//! starting a launch takes longer than what it does.
+//! Megakernel: all launches of a run as one, with grid barriers in between, for plans of small kernels where launch overhead dominates.
 //!
-//! A launch becomes a phase: a function whose blocks the blocks of the grid take in turns. All blocks of the grid must be on the device at
-//! once, so there are no more of them than fit. Phases keep nothing but memory: what one writes the next one reads from there.
+//! A launch becomes a phase: a function whose blocks are distributed over the blocks of the grid. All blocks of the grid must be resident
+//! at once, so there are no more of them than fit. Phases communicate through global memory alone.
 
 use super::WAIT;
-use crate::alternative::Kind;
+use crate::autotune::library_candidate::LibraryKind;
 use crate::launch::{Argument, Launch, Launches, SharedArray};
-
-/// When the launches of a run are merged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Merge {
-    /// Never.
-    Never,
-    /// Where it is estimated to be faster.
-    #[default]
-    Chosen,
-    /// Wherever it is possible.
-    Always,
-}
 
 /// Threads of a block in all launches that are merged.
 pub const THREADS: u32 = 256;
@@ -60,7 +47,8 @@ pub fn prospect(out: &Launches, processors: u32) -> Option<bool> {
     let between = launches.len().saturating_sub(1) as f64;
     let (apart, as_one) = (between * BETWEEN, between * barrier + TOGETHER);
     // Beside convolutions by a library the clock still decides.
-    let is_alone = out.alternatives.iter().all(|a| a.work.kind() == Kind::Convolutions);
+    let is_alone =
+        out.library_candidates.iter().all(|a| a.work.kind() == LibraryKind::Convolutions);
     let is_open = are_small && is_alone && as_one < CLEARLY * apart;
     is_open.then_some(as_one < apart)
 }
@@ -114,7 +102,7 @@ pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
     let is_usual =
         |l: &Launch| l.source.contains(&usual) && l.block == THREADS && l.large_bytes() == 0;
     let all_alike =
-        launches.iter().all(|l| is_usual(l) && l.grid[1..] == [1, 1] && !l.is_together());
+        launches.iter().all(|l| is_usual(l) && l.grid[1..] == [1, 1] && !l.is_cooperative());
     if !all_alike || !(2..=MOST).contains(&launches.len()) {
         return None;
     }
@@ -178,6 +166,6 @@ pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
         block: THREADS,
         arguments,
         kernel: launches[0].kernel,
-        instead: None,
+        fallback: None,
     })
 }

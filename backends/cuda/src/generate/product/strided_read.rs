@@ -1,4 +1,4 @@
-//! What the factors of products read as it is in memory, through views, and where it leaves what is there.
+//! Factors of products that are strided reads of memory, through views, and where such a read leaves the tensor.
 
 use super::super::emit::{Emitter, offset_read};
 use super::super::kernel::KernelProgram;
@@ -7,7 +7,7 @@ use mlc_backends::reference::code::{Affine, Real};
 use mlc_dsl::ir::Value;
 
 /// An element of a value in memory: at this offset where all positions are within their extents, and a number elsewhere.
-pub struct InMemory {
+pub struct StridedRead {
     pub value: Value,
     pub offset: Affine,
     pub inside: Vec<(Affine, i64)>,
@@ -28,17 +28,22 @@ pub fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
 }
 
 /// The element that a float of a value's code is, if it is one, or 0 outside of what is there.
-pub fn in_memory(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<InMemory> {
+pub fn in_memory(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<StridedRead> {
     or_number(e, of, r).filter(|found| found.outside.is_none_or(|n| n.to_bits() == 0))
 }
 
 /// The element that a float of a value's code is, if it is one, or a number outside of what is there.
-pub fn or_number(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<InMemory> {
+pub fn or_number(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<StridedRead> {
     behind(e, of, r, &[])
 }
 
 /// The same of what is read only where these positions are within their extents.
-fn behind(e: &mut Emitter<'_>, of: Value, r: &Real, within: &[(Affine, i64)]) -> Option<InMemory> {
+fn behind(
+    e: &mut Emitter<'_>,
+    of: Value,
+    r: &Real,
+    within: &[(Affine, i64)],
+) -> Option<StridedRead> {
     let kernel = e.kernel();
     let Real::Read(read) = r else { return None };
     let source = *kernel.program.node(of.node).args.get(read.input)?;
@@ -56,12 +61,12 @@ fn behind(e: &mut Emitter<'_>, of: Value, r: &Real, within: &[(Affine, i64)]) ->
             Some(fast) => fast.offset.clone(),
             None => offset_read(read)?,
         };
-        return Some(InMemory { value: source, offset, inside, outside });
+        return Some(StridedRead { value: source, offset, inside, outside });
     }
-    let Body::Real(next) = e.placed(source, &read.index)? else { return None };
+    let Body::Real(next) = e.body_at(source, &read.index)? else { return None };
     let all = [within, &inside].concat();
     let found = behind(e, source, &next, &all)?;
     let differ = outside.zip(found.outside).is_some_and(|(a, b)| a.to_bits() != b.to_bits());
     inside.extend(found.inside);
-    (!differ).then(|| InMemory { inside, outside: outside.or(found.outside), ..found })
+    (!differ).then(|| StridedRead { inside, outside: outside.or(found.outside), ..found })
 }

@@ -1,10 +1,9 @@
-//! Which sums of products are products of matrices as libraries take them: both factors are in memory as they are, and each
-//! falls into lines of elements side by side.
+//! Recognises contractions that are GEMMs as libraries take them: both factors in memory, each in contiguous rows or columns.
 
 use super::super::emit::{Emitter, offset_of};
 use super::super::kernel::KernelProgram;
 use super::epilogue::Epilogue;
-use super::in_memory::in_memory;
+use super::strided_read::in_memory;
 use super::{Product, Term, size};
 use crate::matrix_product::{Matrix, MatrixProduct};
 use mlc_backends::reference::code::{Affine, Real, Slot};
@@ -14,7 +13,7 @@ use mlc_dsl::ir::{DType, Value};
 const LEAST: i64 = 1 << 20;
 
 /// Such a product of a kernel, and the values that it reads.
-pub struct Matrices {
+pub struct GemmMatch {
     pub product: MatrixProduct,
     pub factors: [Value; 2],
     /// What is added: a tensor like the result, and a vector along its columns.
@@ -62,14 +61,14 @@ fn matrix(dtype: DType, offset: &Affine, axes: [&[(Slot, i64)]; 3]) -> Option<Ma
     fits.then_some(Matrix { dtype, line: line as u64, by_column, apart: between as u64 })
 }
 
-impl Matrices {
+impl GemmMatch {
     /// The stage of `v`, which a product and what follows it yield, as a product of matrices.
     pub fn of(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
         product: Value,
-    ) -> Option<Matrices> {
+    ) -> Option<GemmMatch> {
         let p = Product::of(e, kernel, product)?;
         let (rows, columns, depth) = (size(&p.rows), size(&p.columns), size(&p.deep));
         let work =
@@ -117,6 +116,6 @@ impl Matrices {
             activation,
             in_tf32: dtype == DType::F32 && kernel.tuning.tf32,
         };
-        Some(Matrices { product, factors: [left.0, right.0], added: [added, bias], is_whole })
+        Some(GemmMatch { product, factors: [left.0, right.0], added: [added, bias], is_whole })
     }
 }

@@ -1,10 +1,10 @@
-//! Keys that do not count: tiles of scores that a mask replaces or lowers so far that their exponentials are 0.
+//! Skips tiles of keys that a mask hides: all their scores are replaced or lowered so far that their exponentials are 0.
 //!
-//! A mask is found between the product and what is normalised: a condition that chooses the product or a number, or a term that
-//! is minus infinity. A tile none of whose elements counts is left out, and with it what its factors hold. Where masked scores
-//! are finite, they count in rows that have nothing above them; then the tiles that were left out follow in a second turn.
+//! A mask is found between the product and the softmax: a condition that selects the product or a number, or a term that
+//! is minus infinity. A masked tile is skipped, and so are the loads of its factors. Where masked scores
+//! are finite, they count in rows that have nothing above them; then the skipped tiles follow in a second pass.
 
-use super::{Follower, OnePass, Place};
+use super::{FlashAttention, Place, ReadFollower};
 use crate::generate::emit::{Emitter, coordinates, side_by_side};
 use crate::generate::kernel::KernelProgram;
 use crate::generate::spelling as spell;
@@ -28,27 +28,28 @@ enum Mask {
 }
 
 /// The masks of scores.
-pub struct Skip {
+pub struct MaskedTileSkip {
     masks: Vec<Mask>,
     /// No score is larger where an element does not count.
     largest: f64,
 }
 
-impl Skip {
+impl MaskedTileSkip {
     /// The masks between this product and the scores, if there are any.
     pub fn of(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         scores: &Place,
         inner: Value,
-    ) -> Option<Skip> {
-        let mut skip = Skip { masks: vec![], largest: f64::NEG_INFINITY };
+    ) -> Option<MaskedTileSkip> {
+        let mut skip = MaskedTileSkip { masks: vec![], largest: f64::NEG_INFINITY };
         let mut at = scores.clone();
         let (mut factor, mut has_term) = (1.0, false);
         while at.0 != inner && skip.masks.len() < MOST {
-            let Some((place, code)) = (Follower { e: &mut *e, kernel }).code(at) else { break };
+            let Some((place, code)) = (ReadFollower { e: &mut *e, kernel }).code(at) else { break };
             let of = place.0;
-            let leads = |e: &mut Emitter<'_>, r: &Real| !e.look_at(of, r).reductions.is_empty();
+            let leads =
+                |e: &mut Emitter<'_>, r: &Real| !e.analyse_real(of, r).reductions.is_empty();
             let next = match &code {
                 Real::If(condition, then, otherwise) => {
                     let counts = leads(e, then);
@@ -83,7 +84,7 @@ impl Skip {
                 }
                 _ => break,
             };
-            match (Follower { e: &mut *e, kernel }).read(of, next) {
+            match (ReadFollower { e: &mut *e, kernel }).read(of, next) {
                 Some(read) => at = read,
                 None => break,
             }
@@ -105,7 +106,7 @@ impl Skip {
     pub fn open_turns(
         &self,
         e: &mut Emitter<'_>,
-        p: &OnePass,
+        p: &FlashAttention,
         count: i64,
         tops: impl FnOnce(&mut Emitter<'_>) -> (String, String),
     ) {
@@ -130,7 +131,7 @@ impl Skip {
     }
 
     /// The same where each warp has keys of its own, and all rows: what is low in all of them is.
-    pub fn open_turns_of_warps(&self, e: &mut Emitter<'_>, p: &OnePass) {
+    pub fn open_turns_of_warps(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
         if !self.has_turns() {
             return;
         }
@@ -163,21 +164,22 @@ impl Skip {
     }
 
     /// Goes on with the next tile where this turn leaves one out.
-    pub fn leave_out(&self, e: &mut Emitter<'_>, p: &OnePass) {
+    pub fn leave_out(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
         self.leave_out_of(e, p, ("threadIdx.x", p.cut.threads));
     }
 
     /// The same of a warp.
-    pub fn leave_out_of_warp(&self, e: &mut Emitter<'_>, p: &OnePass) {
+    pub fn leave_out_of_warp(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
         self.leave_out_of(e, p, ("own", 32));
     }
 
     /// The same of the threads that have a tile: the number of one, and how many there are.
-    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &OnePass, (own, threads): (&str, u32)) {
+    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &FlashAttention, (own, threads): (&str, u32)) {
         let (c, along) = (&p.cut, [p.along]);
         let kind = e.index_type();
         let mut width = side_by_side(&along, 8).min(c.keys);
-        let accesses = e.trial(|e| e.lanes("across", &along, width, |e| drop(self.counts(e))));
+        let accesses =
+            e.count_accesses(|e| e.lanes("across", &along, width, |e| drop(self.counts(e))));
         if accesses.together <= accesses.apart {
             width = 1;
         }

@@ -1,6 +1,6 @@
-//! How such a product is cut into blocks: rows, keys and columns of a block, and the parts of the keys.
+//! Tile sizes of FlashAttention: rows, keys and columns of a block, and the split of the keys.
 
-use super::few::Few;
+use super::decode::DecodeTiling;
 use crate::generate::kernel::KernelProgram;
 use mlc_backends::reference::code::Real;
 use mlc_dsl::ir::{DType, Value};
@@ -32,7 +32,7 @@ pub const SHARED_COLUMNS: i64 = 32;
 
 /// Extents, each of all axes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct AttentionExtents {
     pub batch: i64,
     pub rows: i64,
     pub columns: i64,
@@ -42,7 +42,7 @@ pub struct Sizes {
 
 /// What multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
+pub enum MultiplyUnit {
     /// Tensor cores, floats of this type of 16 bits.
     Half(DType),
     /// Tensor cores, the upper 19 bits of floats of 32 bits.
@@ -51,9 +51,9 @@ pub enum Units {
     Real,
 }
 
-impl Units {
+impl MultiplyUnit {
     /// What multiplies factors of these values' codes.
-    pub fn of(kernel: &KernelProgram, factors: [(Value, &Real); 3]) -> Units {
+    pub fn of(kernel: &KernelProgram, factors: [(Value, &Real); 3]) -> MultiplyUnit {
         let type_of = |(of, r): (Value, &Real)| match r {
             Real::Read(read) => match read.otherwise {
                 None | Some(Real::Const(0.0)) => {
@@ -65,20 +65,20 @@ impl Units {
         };
         match factors.map(type_of) {
             [Some(d @ (DType::F16 | DType::BF16)), b, c] if b == Some(d) && c == b => {
-                Units::Half(d)
+                MultiplyUnit::Half(d)
             }
             [Some(DType::F32), Some(DType::F32), Some(DType::F32)] if kernel.tuning.tf32 => {
-                Units::Tf32
+                MultiplyUnit::Tf32
             }
-            _ => Units::Real,
+            _ => MultiplyUnit::Real,
         }
     }
 
     /// Bytes of an element in shared memory.
     fn bytes(self) -> i64 {
         match self {
-            Units::Half(_) => 2,
-            Units::Tf32 | Units::Real => 4,
+            MultiplyUnit::Half(_) => 2,
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => 4,
         }
     }
 
@@ -90,17 +90,17 @@ impl Units {
     /// The type of C++ in shared memory.
     pub fn element(self) -> &'static str {
         match self {
-            Units::Half(_) => "unsigned short",
-            Units::Tf32 | Units::Real => "float",
+            MultiplyUnit::Half(_) => "unsigned short",
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => "float",
         }
     }
 }
 
 /// A cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
-    pub sizes: Sizes,
-    pub units: Units,
+pub struct AttentionTiling {
+    pub sizes: AttentionExtents,
+    pub units: MultiplyUnit,
     /// Rows, keys at a time, and columns of a block.
     pub rows: i64,
     pub keys: i64,
@@ -111,7 +111,7 @@ pub struct Cut {
     /// Warps, or groups of threads, that have the same rows, and keys of a tile each.
     pub sharing: i64,
     /// Where keys are read straight to registers.
-    pub few: Option<Few>,
+    pub few: Option<DecodeTiling>,
     /// Parts of the keys, and how many keys each has, but for the last one: of more than one part, the block that comes last combines them.
     pub parts: i64,
     pub part: i64,
@@ -127,19 +127,25 @@ fn round(a: i64, b: i64) -> i64 {
     up(a, b) * b
 }
 
-impl Cut {
+impl AttentionTiling {
     /// The cut for these extents.
-    pub fn of(sizes: Sizes, units: Units, processors: u32) -> Cut {
+    pub fn of(sizes: AttentionExtents, units: MultiplyUnit, processors: u32) -> AttentionTiling {
         let processors = i64::from(processors);
         // Registers for the rows' elements are few where elements have 32 bits.
-        let units = if units == Units::Tf32 && sizes.depth > CHUNK { Units::Real } else { units };
-        let is_half = matches!(units, Units::Half(_));
+        let units = if units == MultiplyUnit::Tf32 && sizes.depth > CHUNK {
+            MultiplyUnit::Real
+        } else {
+            units
+        };
+        let is_half = matches!(units, MultiplyUnit::Half(_));
         if sizes.rows <= if is_half { FEW_HALVES } else { FEW_ROWS } {
-            return Cut::of_few(sizes, units, processors);
+            return AttentionTiling::of_few(sizes, units, processors);
         }
         let mut cut = match units {
-            Units::Half(_) | Units::Tf32 => Cut::of_warps(sizes, units, processors),
-            Units::Real => Cut::of_threads(sizes, processors),
+            MultiplyUnit::Half(_) | MultiplyUnit::Tf32 => {
+                AttentionTiling::of_warps(sizes, units, processors)
+            }
+            MultiplyUnit::Real => AttentionTiling::of_threads(sizes, processors),
         };
         let blocks = sizes.batch.saturating_mul(cut.down()).saturating_mul(cut.across());
         if sizes.rows <= FEW && blocks < processors {
@@ -172,24 +178,36 @@ impl Cut {
     }
 
     fn new(
-        sizes: Sizes,
-        units: Units,
+        sizes: AttentionExtents,
+        units: MultiplyUnit,
         [rows, keys, columns]: [i64; 3],
         chunk: i64,
         threads: i64,
-    ) -> Cut {
+    ) -> AttentionTiling {
         let threads = threads as u32;
         let (sharing, few, parts, part) = (1, None, 1, sizes.keys);
-        Cut { sizes, units, rows, keys, columns, chunk, threads, sharing, few, parts, part }
+        AttentionTiling {
+            sizes,
+            units,
+            rows,
+            keys,
+            columns,
+            chunk,
+            threads,
+            sharing,
+            few,
+            parts,
+            part,
+        }
     }
 
     /// All rows for each warp, and keys of its own.
-    fn of_few(sizes: Sizes, units: Units, processors: i64) -> Cut {
+    fn of_few(sizes: AttentionExtents, units: MultiplyUnit, processors: i64) -> AttentionTiling {
         let (rows, columns) = (sizes.rows, sizes.columns);
-        let units = if units == Units::Tf32 { Units::Real } else { units };
+        let units = if units == MultiplyUnit::Tf32 { MultiplyUnit::Real } else { units };
         // Sums, and products of a tile, that a lane has.
         let sums = if rows <= 4 { 32 } else { 64 };
-        let at_once = if rows > 2 && units == Units::Real || rows > 4 { 4 } else { 8 };
+        let at_once = if rows > 2 && units == MultiplyUnit::Real || rows > 4 { 4 } else { 8 };
         // A lane has a line in two accesses at most, all of which are on their way together.
         let two = |lanes: i64| sizes.depth.max(columns) <= 2 * lanes * units.gap();
         let of_lane = |lanes: i64| up(columns, lanes * units.gap()) * units.gap();
@@ -197,15 +215,16 @@ impl Cut {
         let lanes = [8, 16].into_iter().find(fits).unwrap_or(32);
         let keys = 32 / lanes * at_once;
         let warps = (up(sizes.keys, keys).min(WARPS) as u64).next_power_of_two() as i64;
-        let mut cut = Cut::new(sizes, units, [rows, keys, columns], sizes.depth, warps * 32);
-        cut.few = Some(Few { lanes, at_once });
+        let mut cut =
+            AttentionTiling::new(sizes, units, [rows, keys, columns], sizes.depth, warps * 32);
+        cut.few = Some(DecodeTiling { lanes, at_once });
         let resident = if rows <= 4 { 12 } else { 8 } / warps;
         cut.cut_keys(processors * resident, keys * warps, 1);
         cut
     }
 
     /// 16 rows for each warp, whose factor is in registers. Where rows are few, warps share them, and each has some keys of a tile.
-    fn of_warps(sizes: Sizes, units: Units, processors: i64) -> Cut {
+    fn of_warps(sizes: AttentionExtents, units: MultiplyUnit, processors: i64) -> AttentionTiling {
         let chunk = round(sizes.depth, 16);
         let columns = round(sizes.columns, 16).min(WIDEST);
         let across = up(sizes.columns, columns);
@@ -214,7 +233,7 @@ impl Cut {
         let rows = [64, 32, 16].into_iter().find(fits).unwrap_or(16);
         let most = (up(sizes.keys, 16) as u64).next_power_of_two() as i64;
         let most = (WARPS * 16 / rows).min(most);
-        let cut = Cut::new(sizes, units, [rows, 16, columns], chunk, rows * 2);
+        let cut = AttentionTiling::new(sizes, units, [rows, 16, columns], chunk, rows * 2);
         let sharing = [4, 2, 1].into_iter().filter(|sharing| *sharing <= most);
         sharing.filter_map(|sharing| cut.with_sharing(sharing)).next().unwrap_or(cut)
     }
@@ -236,18 +255,22 @@ impl Cut {
     }
 
     /// The same cut with the most keys of a tile that fit, where so many warps share rows: as many as there are, or with another tile.
-    fn with_sharing(self, sharing: i64) -> Option<Cut> {
-        let sharing_of =
-            |keys: i64| Cut { keys, sharing, threads: (self.rows * 2 * sharing) as u32, ..self };
+    fn with_sharing(self, sharing: i64) -> Option<AttentionTiling> {
+        let sharing_of = |keys: i64| AttentionTiling {
+            keys,
+            sharing,
+            threads: (self.rows * 2 * sharing) as u32,
+            ..self
+        };
         // The sums, the rows' factor and the scores of a thread are in registers together.
         let scores = if self.chunk <= 64 { 64 } else { 32 };
         let all = [16, 32, 64, 128, 256].into_iter().filter(|k| k % (16 * sharing) == 0);
-        let fits = |c: &Cut| {
+        let fits = |c: &AttentionTiling| {
             let [tile, of_rows] = c.tiles_of_warps();
             let bytes = (c.tiles() * tile).max(of_rows) * c.units.bytes();
             c.keys / sharing <= scores && bytes + c.shares() <= SHARED
         };
-        let cuts: Vec<Cut> = all.map(sharing_of).filter(fits).collect();
+        let cuts: Vec<AttentionTiling> = all.map(sharing_of).filter(fits).collect();
         cuts.iter().copied().find(|c| c.tiles() == 1).or(cuts.last().copied())
     }
 
@@ -258,7 +281,7 @@ impl Cut {
 
     /// Four rows for each thread, and as many columns as 16 threads side by side need. Where rows are few, threads share them, and have
     /// some keys of a tile each.
-    fn of_threads(sizes: Sizes, processors: i64) -> Cut {
+    fn of_threads(sizes: AttentionExtents, processors: i64) -> AttentionTiling {
         let chunk = round(sizes.depth, 4).min(CHUNK);
         let columns =
             16 * (up(sizes.columns, 16).min(WIDEST / 16) as u64).next_power_of_two() as i64;
@@ -270,7 +293,7 @@ impl Cut {
         let rows = [64, 32, 16].into_iter().find(fits).unwrap_or(16);
         let all = [4, 2, 1].into_iter().filter(|sharing| rows * sharing <= 64);
         let all = all.flat_map(|sharing| [32, 16].map(|keys| (sharing, keys * sharing)));
-        let [gap, bytes] = [Units::Real.gap(), Units::Real.bytes()];
+        let [gap, bytes] = [MultiplyUnit::Real.gap(), MultiplyUnit::Real.bytes()];
         let fits = |(sharing, keys): &(i64, i64)| {
             let tiles = rows * (chunk + gap) + keys * (chunk + columns + 2 * gap);
             let weights = keys * (rows + gap);
@@ -280,8 +303,13 @@ impl Cut {
                 && (tiles.max(shares) + weights + of_rows) * bytes <= SHARED
         };
         let (sharing, keys) = all.into_iter().find(fits).unwrap_or((1, 16));
-        let mut cut =
-            Cut::new(sizes, Units::Real, [rows, keys, columns], chunk, rows * 4 * sharing);
+        let mut cut = AttentionTiling::new(
+            sizes,
+            MultiplyUnit::Real,
+            [rows, keys, columns],
+            chunk,
+            rows * 4 * sharing,
+        );
         cut.sharing = sharing;
         cut
     }
@@ -308,7 +336,7 @@ mod tests {
 
     #[test]
     fn keys_are_cut_where_rows_are_few_and_what_a_block_shares_fits() {
-        let half = Units::Half(DType::F16);
+        let half = MultiplyUnit::Half(DType::F16);
         // Batch, rows, columns, keys, depth; then rows, keys and columns of a block, what shares rows, and parts.
         let cases = [
             ([32, 2048, 128, 2048, 128], half, [64, 32, 128, 1, 1]),
@@ -320,14 +348,18 @@ mod tests {
             ([1, 1, 128, 65536, 128], half, [1, 32, 128, 1, 64]),
             ([1024, 1, 128, 4096, 128], half, [1, 32, 128, 1, 1]),
             ([128, 4, 128, 4096, 128], half, [4, 16, 128, 1, 3]),
-            ([12, 128, 64, 128, 64], Units::Real, [16, 64, 64, 4, 1]),
-            ([32, 2048, 64, 2048, 64], Units::Real, [64, 32, 64, 1, 1]),
-            ([8, 512, 256, 512, 256], Units::Real, [32, 16, 128, 1, 1]),
-            ([128, 8, 128, 4096, 128], Units::Real, [8, 8, 128, 1, 2]),
-            ([8, 512, 128, 512, 128], Units::Tf32, [16, 16, 128, 1, 1]),
+            ([12, 128, 64, 128, 64], MultiplyUnit::Real, [16, 64, 64, 4, 1]),
+            ([32, 2048, 64, 2048, 64], MultiplyUnit::Real, [64, 32, 64, 1, 1]),
+            ([8, 512, 256, 512, 256], MultiplyUnit::Real, [32, 16, 128, 1, 1]),
+            ([128, 8, 128, 4096, 128], MultiplyUnit::Real, [8, 8, 128, 1, 2]),
+            ([8, 512, 128, 512, 128], MultiplyUnit::Tf32, [16, 16, 128, 1, 1]),
         ];
         for ([batch, rows, columns, keys, depth], units, expected) in cases {
-            let c = Cut::of(Sizes { batch, rows, columns, keys, depth }, units, 132);
+            let c = AttentionTiling::of(
+                AttentionExtents { batch, rows, columns, keys, depth },
+                units,
+                132,
+            );
             let found = [c.rows, c.keys, c.columns, c.sharing, c.parts];
             assert_eq!(found, expected, "{units:?} {c:?}");
         }

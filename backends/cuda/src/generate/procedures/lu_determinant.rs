@@ -1,7 +1,7 @@
-//! Functions of matrices that an elimination computes: their kernels.
+//! Determinants by LU elimination.
 
-use super::places::{elements, index, narrowed, widened};
-use super::{Known, Operand, Part, Procedure};
+use super::sort_scatter::{elements, index, narrowed, widened};
+use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::DType;
 
@@ -9,7 +9,7 @@ use mlc_dsl::ir::DType;
 const THREADS: u32 = 256;
 
 /// The determinant of every matrix, by elimination with the largest pivot of each column, in 64 bits.
-pub fn det(_: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn det(_: &Env, args: &[TypedShape], results: &[TypedShape]) -> Result<Procedure, String> {
     let ([(dtype, of)], [(_, shape)]) = (args, results) else {
         return Err("one argument yields one result".into());
     };
@@ -65,7 +65,7 @@ pub fn det(_: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, Stri
     );
     let operands =
         [(Operand::Argument(0), false), (Operand::Scratch(0), true), (Operand::Result(0), true)];
-    let eliminate = Part {
+    let eliminate = ProcedureLaunch {
         name: "eliminate",
         blocks: elements(shape),
         threads: THREADS,

@@ -1,27 +1,27 @@
-//! Both products where a value has a few rows: memory bounds them, so keys are read once, straight to registers.
+//! Decode-phase attention (few queries): bandwidth-bound; streams K and V once, straight to registers.
 //!
-//! Warps of a block take tiles of keys in turn, and wait for each other at the end only. In a warp, some lanes share a key: each has
-//! packs of its steps, then of the columns beside it. Sums of a tile's products go to one lane for each key, which computes what is
-//! normalised; lanes with columns get the exponentials from there. In the end sums of lanes, then of warps, come together.
+//! Warps of a block take tiles of keys in turn, and synchronise at the end only. In a warp, some lanes share a key: each has
+//! vectors of its steps, then of the columns of V. Sums of a tile's products go to one lane per key, which computes the
+//! exponentials; lanes with columns get these from there. In the end sums of lanes, then of warps, are combined.
 
-use super::OnePass;
-use super::cut::{REGISTERS, Units};
-use super::frame::{Target, least};
-use super::load::Load;
+use super::FlashAttention;
+use super::kernel::{OutputTarget, least};
+use super::tile_load::TileLoad;
+use super::tiling::{MultiplyUnit, REGISTERS};
 use crate::generate::emit::{Emitter, coordinates, side_by_side};
 use crate::generate::product::simt::open_unrolled;
 use mlc_dsl::ir::DType;
 
 /// How the lanes of a warp share a tile of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Few {
+pub struct DecodeTiling {
     /// Lanes of a key.
     pub lanes: i64,
     /// Keys that they have at once.
     pub at_once: i64,
 }
 
-impl Few {
+impl DecodeTiling {
     /// Lanes whose number differs in one of these bits have different keys.
     fn steps(self) -> impl Iterator<Item = i64> {
         [1, 2, 4, 8, 16].into_iter().filter(move |s| *s < self.at_once || *s >= self.lanes)
@@ -29,7 +29,12 @@ impl Few {
 }
 
 /// Writes the block.
-pub fn write(e: &mut Emitter<'_>, p: &OnePass, few: Few, target: &Target<'_>) {
+pub fn write(
+    e: &mut Emitter<'_>,
+    p: &FlashAttention,
+    few: DecodeTiling,
+    target: &OutputTarget<'_>,
+) {
     let c = &p.cut;
     let w = Writer::of(e, p, few);
     e.registers = Some(if c.sizes.rows > 4 { 255 } else { REGISTERS as u32 });
@@ -46,7 +51,7 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, few: Few, target: &Target<'_>) {
         lanes = few.lanes
     ));
     let steps = w.line;
-    Load { units: Units::Real, stride: steps, steps, ..p.rows_tile(0, "0") }.write(e);
+    TileLoad { units: MultiplyUnit::Real, stride: steps, steps, ..p.rows_tile(0, "0") }.write(e);
     e.line("__syncthreads();");
     e.line(format!("float sum[{rows}][{}] = {{}};", w.right.of_lane()));
     e.line(format!("float most[{rows}], total[{rows}];"));
@@ -77,18 +82,19 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, few: Few, target: &Target<'_>) {
 
 /// A factor, and how lanes take its lines.
 struct Side<'a> {
-    load: Load<'a>,
+    load: TileLoad<'a>,
     /// Elements that a lane reads at once, and how often it does.
     width: i64,
     packs: i64,
 }
 
 impl Side<'_> {
-    fn of<'a>(e: &mut Emitter<'_>, load: Load<'a>, few: Few) -> Side<'a> {
+    fn of<'a>(e: &mut Emitter<'_>, load: TileLoad<'a>, few: DecodeTiling) -> Side<'a> {
         let own = (load.depth + few.lanes - 1) / few.lanes;
         let most = load.units.gap().min((own as u64).next_power_of_two() as i64);
         let mut width = side_by_side(load.deep, most);
-        let accesses = e.trial(|e| e.lanes("deep", load.deep, width, |e| drop(load.value(e))));
+        let accesses =
+            e.count_accesses(|e| e.lanes("deep", load.deep, width, |e| drop(load.value(e))));
         if accesses.together <= accesses.apart {
             width = 1;
         }
@@ -107,7 +113,7 @@ impl Side<'_> {
     }
 
     /// Writes the loop that reads the pack of this number of all of a lane's keys into `to`; what is outside is 0.
-    fn read(&self, e: &mut Emitter<'_>, few: Few, tile: i64, to: &str, number: &str) {
+    fn read(&self, e: &mut Emitter<'_>, few: DecodeTiling, tile: i64, to: &str, number: &str) {
         let places = self.load.places;
         if places % tile == 0 {
             return self.reads(e, few, to, number, false);
@@ -121,7 +127,7 @@ impl Side<'_> {
         e.close();
     }
 
-    fn reads(&self, e: &mut Emitter<'_>, few: Few, to: &str, number: &str, is_last: bool) {
+    fn reads(&self, e: &mut Emitter<'_>, few: DecodeTiling, to: &str, number: &str, is_last: bool) {
         let (load, kind) = (&self.load, e.index_type());
         open_unrolled(e, "u", few.at_once);
         e.line(format!("{kind} place = keys + group * {} + u;", few.at_once));
@@ -155,8 +161,8 @@ impl Side<'_> {
 }
 
 struct Writer<'a> {
-    p: &'a OnePass,
-    few: Few,
+    p: &'a FlashAttention,
+    few: DecodeTiling,
     of_keys: Side<'a>,
     right: Side<'a>,
     /// Elements of a row's line in shared memory.
@@ -164,7 +170,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn of<'a>(e: &mut Emitter<'_>, p: &'a OnePass, few: Few) -> Writer<'a> {
+    fn of<'a>(e: &mut Emitter<'_>, p: &'a FlashAttention, few: DecodeTiling) -> Writer<'a> {
         let of_keys = Side::of(e, p.keys_tile(0, "0"), few);
         let right = Side::of(e, p.right_tile(0), few);
         let line = (few.lanes * of_keys.of_lane() + 3) / 4 * 4;
@@ -174,9 +180,9 @@ impl Writer<'_> {
     /// The float that an element of a pack is.
     fn float(&self, element: &str) -> String {
         match self.p.cut.units {
-            Units::Half(DType::BF16) => format!("bfloat16_bits_to_float({element})"),
-            Units::Half(_) => format!("half_bits_to_float({element})"),
-            Units::Tf32 | Units::Real => element.into(),
+            MultiplyUnit::Half(DType::BF16) => format!("bfloat16_bits_to_float({element})"),
+            MultiplyUnit::Half(_) => format!("half_bits_to_float({element})"),
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => element.into(),
         }
     }
 
@@ -256,7 +262,7 @@ impl Writer<'_> {
     }
 
     fn exp(&self) -> &'static str {
-        if let Units::Half(_) = self.p.cut.units { "__expf" } else { "exp" }
+        if let MultiplyUnit::Half(_) = self.p.cut.units { "__expf" } else { "exp" }
     }
 
     /// Adds the products of the exponentials and what is beside them.
@@ -326,7 +332,7 @@ impl Writer<'_> {
     }
 
     /// Stores what all warps have together, an element for each thread.
-    fn results(&self, e: &mut Emitter<'_>, target: &Target<'_>) {
+    fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
         let (c, kind, exp) = (&self.p.cut, e.index_type(), self.exp());
         let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
         let behind = i64::from(warps) * rows * columns;

@@ -1,15 +1,15 @@
-//! Parts of a run by libraries or by generated code: whichever is faster on this device.
+//! Autotuning of library calls: parts of a run go to a library or to generated code, whichever is faster on this device.
 //!
-//! All ways are run once on the same numbers; a library whose result differs is not used. Then all are timed, and the device keeps
-//! what is chosen, so that later sessions compute the same in the same way. A library that fails is left, never silently:
-//! every choice and every failure is a note of the session.
+//! Every algorithm runs once on the same inputs; one whose result differs is rejected. The others are timed, and the device keeps the
+//! choice, so that later sessions compute the same values the same way. A library that fails is never replaced silently: every choice
+//! and every failure is a note of the session.
 
-use super::alternative::{Alternative, Kind, Work};
-use super::buffers::{Memory, OwnProduct};
-use super::calls::Call;
-use super::comparison::{self, Comparison, Numbers};
-use super::session::LaunchedPlan;
-use super::{Address, Argument, DriverError, Library};
+use super::comparison::{self, Comparison, TestInputs};
+use super::library_candidate::{LibraryCandidate, LibraryKind, LibraryOp};
+use crate::bound_launch::BoundLaunch;
+use crate::buffers::{Memory, OwnedLibraryOp};
+use crate::session::LaunchedPlan;
+use crate::{Address, Argument, DriverError, Library};
 use mlc_backends::BackendError;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -28,13 +28,13 @@ const CODE: &str = "generated code";
 const KEPT_CODE: &str = "code";
 
 /// What a library computes in place of launches.
-pub struct Choice {
+pub struct LibraryChoice {
     /// In place of these calls.
     pub launches: Range<usize>,
-    product: OwnProduct,
-    rest: Option<Call>,
+    product: OwnedLibraryOp,
+    epilogue: Option<BoundLaunch>,
     /// What it computes, and the function that would, for a note.
-    what: Work,
+    what: LibraryOp,
     function: String,
     /// Which alternative it is, and which way of the library.
     way: (usize, usize),
@@ -44,64 +44,68 @@ pub struct Choice {
 }
 
 /// Part of a run.
-pub enum Step<'a> {
+pub enum RunStep<'a> {
     /// A launch, and its number.
-    Launch(usize, &'a Call),
+    Launch(usize, &'a BoundLaunch),
     /// What a library computes.
-    Library(&'a Choice),
+    Library(&'a LibraryChoice),
 }
 
-impl<'a> Step<'a> {
+impl<'a> RunStep<'a> {
     /// The launch, if it is one.
-    pub fn call(&self) -> Option<&'a Call> {
+    pub fn call(&self) -> Option<&'a BoundLaunch> {
         match self {
-            Step::Launch(_, call) => Some(call),
-            Step::Library(_) => None,
+            RunStep::Launch(_, call) => Some(call),
+            RunStep::Library(_) => None,
         }
     }
 }
 
 /// What libraries compute in a session.
 #[derive(Default)]
-pub struct Choices {
-    all: Vec<Choice>,
+pub struct LibraryChoices {
+    all: Vec<LibraryChoice>,
     /// The libraries' names and versions.
-    libraries: BTreeMap<Kind, String>,
+    libraries: BTreeMap<LibraryKind, String>,
     notes: Mutex<Vec<String>>,
     /// What was decided, and is told: what is equal is computed in one way.
-    decided: HashMap<Vec<Work>, Option<(usize, usize)>>,
+    decided: HashMap<Vec<LibraryOp>, Option<(usize, usize)>>,
     _workspace: Option<Memory>,
 }
 
 /// Ways that are not used: why, for a note, and whether the library failed.
-type Others = Vec<(Work, String, bool)>;
+type RejectedWays = Vec<(LibraryOp, String, bool)>;
 
-impl Choice {
+impl LibraryChoice {
     /// A way of a library; `None` if it has no more.
     fn new(
         plan: &LaunchedPlan,
-        alternative: &Alternative,
+        alternative: &LibraryCandidate,
         workspace: &Memory,
         way: (usize, usize),
-    ) -> Result<Option<Choice>, BackendError> {
+    ) -> Result<Option<LibraryChoice>, BackendError> {
         // Launches without blocks are no calls.
         let calls =
             |until: usize| plan.launches.each[..until].iter().filter(|l| l.has_blocks()).count();
         let Range { start, end } = alternative.launches;
-        let rest = alternative.rest.as_ref().map(|l| Call::new(l, &plan.buffers)).transpose()?;
+        let epilogue = alternative
+            .epilogue
+            .as_ref()
+            .map(|l| BoundLaunch::new(l, &plan.buffers))
+            .transpose()?;
         let address = |a: &Argument| plan.buffers.address(a.place, a.bytes);
         let operands: Option<Vec<Address>> = alternative.arguments.iter().map(address).collect();
-        let mut operands = operands.ok_or_else(|| super::buffers::misplaced("an alternative"))?;
+        let mut operands = operands.ok_or_else(|| crate::buffers::misplaced("an alternative"))?;
         let copy = copied(plan, alternative, &mut operands)?;
         let (driver, work) = (&plan.driver, &alternative.work);
         let beside = (workspace.address, workspace.bytes);
         let Some(prepared) = driver.prepare(work, &operands, beside, way.1)? else {
             return Ok(None);
         };
-        Ok(Some(Choice {
+        Ok(Some(LibraryChoice {
             launches: calls(start)..calls(end),
-            product: OwnProduct::new(driver, prepared),
-            rest,
+            product: OwnedLibraryOp::new(driver, prepared),
+            epilogue,
             what: work.clone(),
             function: plan.launches.each[start].function.clone(),
             way,
@@ -113,8 +117,8 @@ impl Choice {
     /// What stands for its launches where functions are named.
     pub fn name(&self) -> &'static str {
         match self.what.kind() {
-            Kind::Products => "product by the library",
-            Kind::Convolutions => "convolution by the library",
+            LibraryKind::Products => "product by the library",
+            LibraryKind::Convolutions => "convolution by the library",
         }
     }
 
@@ -123,25 +127,25 @@ impl Choice {
     }
 
     /// The calls that it takes the place of.
-    pub fn own<'a>(&self, calls: &'a [Call]) -> &'a [Call] {
+    pub fn own<'a>(&self, calls: &'a [BoundLaunch]) -> &'a [BoundLaunch] {
         &calls[self.launches.clone()]
     }
 
     /// Starts what the library computes and what follows it.
     pub fn start(&self, plan: &LaunchedPlan) -> Result<(), DriverError> {
         plan.driver.multiply(plan.stream.stream, self.product.prepared)?;
-        self.rest.as_ref().map_or(Ok(()), |call| plan.launch(call, false))
+        self.epilogue.as_ref().map_or(Ok(()), |call| plan.launch(call, false))
     }
 }
 
 /// Copies an argument that a library reads in another order.
 fn copied(
     plan: &LaunchedPlan,
-    alternative: &Alternative,
+    alternative: &LibraryCandidate,
     operands: &mut [Address],
 ) -> Result<Option<Memory>, BackendError> {
     let Some(copied) = &alternative.copied else { return Ok(None) };
-    let lacking = || super::buffers::misplaced("a copy");
+    let lacking = || crate::buffers::misplaced("a copy");
     let argument = alternative.arguments.get(copied.argument).ok_or_else(lacking)?;
     let mut bytes = vec![0; argument.bytes as usize];
     let on = &plan.stream;
@@ -154,33 +158,37 @@ fn copied(
 }
 
 /// Alternatives for the same launches.
-struct Group<'a> {
+struct CandidateGroup<'a> {
     plan: &'a LaunchedPlan,
-    all: Vec<&'a Alternative>,
+    all: Vec<&'a LibraryCandidate>,
 }
 
-impl Group<'_> {
-    fn works(&self) -> Vec<Work> {
+impl CandidateGroup<'_> {
+    fn works(&self) -> Vec<LibraryOp> {
         self.all.iter().map(|a| a.work.clone()).collect()
     }
 
     /// The calls that alternatives take the place of.
-    fn start(&self, of: &Choice) -> Result<(), DriverError> {
+    fn start(&self, of: &LibraryChoice) -> Result<(), DriverError> {
         let plan = self.plan;
         of.own(plan.calls()).iter().try_for_each(|call| plan.launch(call, false))
     }
 
     /// Computes in all ways on the same numbers, and leaves only those whose results agree: that NaN is kept, too, where an activation
     /// might lose it.
-    fn agreeing(&self, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
-        let mut others = self.agreeing_on(Numbers::Small, ways)?;
+    fn agreeing(&self, ways: &mut Vec<LibraryChoice>) -> Result<RejectedWays, BackendError> {
+        let mut others = self.agreeing_on(TestInputs::Small, ways)?;
         if !ways.is_empty() && self.all.iter().any(|a| a.work.is_activated()) {
-            others.extend(self.agreeing_on(Numbers::OneNan, ways)?);
+            others.extend(self.agreeing_on(TestInputs::OneNan, ways)?);
         }
         Ok(others)
     }
 
-    fn agreeing_on(&self, given: Numbers, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
+    fn agreeing_on(
+        &self,
+        given: TestInputs,
+        ways: &mut Vec<LibraryChoice>,
+    ) -> Result<RejectedWays, BackendError> {
         let plan = self.plan;
         let launches = &plan.launches.each[self.all[0].launches.clone()];
         let Some(comparison) = Comparison::of(plan, launches, given)? else {
@@ -212,7 +220,7 @@ impl Group<'_> {
     }
 
     /// Times generated code and all ways; `None` without ways or a clock.
-    fn timed(&self, ways: &[Choice]) -> Result<Option<Vec<f64>>, BackendError> {
+    fn timed(&self, ways: &[LibraryChoice]) -> Result<Option<Vec<f64>>, BackendError> {
         let Some(first) = ways.first() else { return Ok(None) };
         let times = comparison::times_recorded(self.plan, 1 + ways.len(), &|way| match way
             .checked_sub(1)
@@ -237,12 +245,12 @@ fn known(kept: &str) -> Option<Option<(usize, usize)>> {
     Some(Some((alternative.parse().ok()?, way.parse().ok()?)))
 }
 
-impl Choices {
+impl LibraryChoices {
     /// Decides about the alternatives of a plan whose launches are loaded.
-    pub fn made(plan: &LaunchedPlan) -> Result<Choices, BackendError> {
-        let mut choices = Choices::default();
-        let all = &plan.launches.alternatives;
-        for kind in [Kind::Products, Kind::Convolutions] {
+    pub fn made(plan: &LaunchedPlan) -> Result<LibraryChoices, BackendError> {
+        let mut choices = LibraryChoices::default();
+        let all = &plan.launches.library_candidates;
+        for kind in [LibraryKind::Products, LibraryKind::Convolutions] {
             if !all.iter().any(|a| a.work.kind() == kind) {
                 continue;
             }
@@ -256,8 +264,8 @@ impl Choices {
         }
         let bytes = match choices.libraries.last_key_value() {
             None => return Ok(choices),
-            Some((Kind::Convolutions, _)) => WORKSPACE_OF_CONVOLUTIONS,
-            Some((Kind::Products, _)) => WORKSPACE,
+            Some((LibraryKind::Convolutions, _)) => WORKSPACE_OF_CONVOLUTIONS,
+            Some((LibraryKind::Products, _)) => WORKSPACE,
         };
         let workspace = match Memory::new(&plan.driver, bytes) {
             Ok(memory) => memory,
@@ -270,8 +278,8 @@ impl Choices {
             Err(e) => return Err(e.into()),
         };
         for group in all.chunk_by(|a, b| a.launches == b.launches) {
-            let is_open = |a: &&Alternative| choices.libraries.contains_key(&a.work.kind());
-            let group = Group { plan, all: group.iter().filter(is_open).collect() };
+            let is_open = |a: &&LibraryCandidate| choices.libraries.contains_key(&a.work.kind());
+            let group = CandidateGroup { plan, all: group.iter().filter(is_open).collect() };
             if !group.all.is_empty() {
                 choices.decide(&group, &workspace)?;
             }
@@ -281,7 +289,7 @@ impl Choices {
     }
 
     /// Notes that a library does not compute something, unless the context is lost.
-    fn refused(&self, work: &Work, e: BackendError) -> Result<(), BackendError> {
+    fn refused(&self, work: &LibraryOp, e: BackendError) -> Result<(), BackendError> {
         if let BackendError::Device(DriverError::Lost { .. }) = e {
             return Err(e);
         }
@@ -290,12 +298,16 @@ impl Choices {
         Ok(())
     }
 
-    fn library(&self, of: &Work) -> &str {
+    fn library(&self, of: &LibraryOp) -> &str {
         self.libraries.get(&of.kind()).map_or("", |name| name)
     }
 
     /// Adds what a library computes of a group, if that is what is chosen.
-    fn decide(&mut self, group: &Group<'_>, workspace: &Memory) -> Result<(), BackendError> {
+    fn decide(
+        &mut self,
+        group: &CandidateGroup<'_>,
+        workspace: &Memory,
+    ) -> Result<(), BackendError> {
         let works = group.works();
         let again = self.decided.get(&works).copied();
         let before = || group.plan.driver.chosen(&works).and_then(|kept| known(&kept));
@@ -307,7 +319,7 @@ impl Choices {
             None => (&works[0], None),
             Some(way) => {
                 let Some(alternative) = group.all.get(way.0) else { return Ok(()) };
-                match Choice::new(group.plan, alternative, workspace, way) {
+                match LibraryChoice::new(group.plan, alternative, workspace, way) {
                     Ok(None) => return Ok(()),
                     Ok(choice) => (&alternative.work, choice),
                     Err(e) => return self.refused(&alternative.work, e),
@@ -324,11 +336,15 @@ impl Choices {
     }
 
     /// The ways of libraries to compute a group.
-    fn ways(&self, group: &Group<'_>, workspace: &Memory) -> Result<Vec<Choice>, BackendError> {
+    fn ways(
+        &self,
+        group: &CandidateGroup<'_>,
+        workspace: &Memory,
+    ) -> Result<Vec<LibraryChoice>, BackendError> {
         let mut ways = vec![];
         for (number, alternative) in group.all.iter().enumerate() {
             for way in 0..WAYS {
-                match Choice::new(group.plan, alternative, workspace, (number, way)) {
+                match LibraryChoice::new(group.plan, alternative, workspace, (number, way)) {
                     Ok(Some(choice)) => ways.push(choice),
                     Ok(None) => break,
                     Err(e) => {
@@ -342,7 +358,11 @@ impl Choices {
     }
 
     /// Tries a group, and adds what a library computes of it if that is fastest.
-    fn tried(&mut self, group: &Group<'_>, workspace: &Memory) -> Result<(), BackendError> {
+    fn tried(
+        &mut self,
+        group: &CandidateGroup<'_>,
+        workspace: &Memory,
+    ) -> Result<(), BackendError> {
         let works = group.works();
         let mut ways = self.ways(group, workspace)?;
         if ways.is_empty() {
@@ -413,26 +433,26 @@ impl Choices {
     }
 
     /// From here on launches compute this.
-    pub fn give_up(&self, choice: &Choice, why: &DriverError) {
+    pub fn give_up(&self, choice: &LibraryChoice, why: &DriverError) {
         choice.is_used.store(false, Ordering::Relaxed);
-        let (library, Choice { what, function, .. }) = (self.library(&choice.what), choice);
+        let (library, LibraryChoice { what, function, .. }) = (self.library(&choice.what), choice);
         self.note(format!(
             "{CODE} from here on, for {library} failed: {why}: {what} of `{function}`"
         ));
     }
 
     /// The calls of a run, with what libraries compute in place of some of them.
-    pub fn steps<'a>(&'a self, calls: &'a [Call]) -> Vec<Step<'a>> {
+    pub fn steps<'a>(&'a self, calls: &'a [BoundLaunch]) -> Vec<RunStep<'a>> {
         let mut steps = vec![];
         let mut at = 0;
         while at < calls.len() {
             match self.all.iter().find(|c| c.is_used() && c.launches.start == at) {
                 Some(choice) if choice.launches.end > at => {
-                    steps.push(Step::Library(choice));
+                    steps.push(RunStep::Library(choice));
                     at = choice.launches.end;
                 }
                 _ => {
-                    steps.push(Step::Launch(at, &calls[at]));
+                    steps.push(RunStep::Launch(at, &calls[at]));
                     at += 1;
                 }
             }

@@ -1,4 +1,4 @@
-//! A plan whose shapes are known when it runs: launches are generated for each shape of the inputs.
+//! Plans with dynamic shapes: launches are generated for each shape of the inputs when it is first run.
 
 use super::{DeviceConstants, Driver, DriverError, LaunchedPlan, Launches, Tuning};
 use mlc_backends::symbols::SymbolBindings;
@@ -15,7 +15,7 @@ const KEPT: usize = 16;
 pub type Generate = fn(&Plan, &Library, Tuning) -> Result<Launches, BackendError>;
 
 /// A plan ready to run on inputs of any shape that it takes.
-pub struct ShapedPlan {
+pub struct DynamicShapePlan {
     plan: Plan,
     /// Whether all shapes are known as they stand.
     fixed: bool,
@@ -28,20 +28,20 @@ pub struct ShapedPlan {
     kept: Mutex<Vec<(SymbolBindings, Arc<LaunchedPlan>)>>,
 }
 
-impl ShapedPlan {
+impl DynamicShapePlan {
     /// Reads the plan; if its shapes are known, it is prepared at once.
     pub fn new(
         plan: &Plan,
         library: Arc<Library>,
         generate: (Generate, Tuning),
         driver: Arc<dyn Driver>,
-    ) -> Result<ShapedPlan, BackendError> {
+    ) -> Result<DynamicShapePlan, BackendError> {
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
         let constants = DeviceConstants::new(driver.clone(), plan.program.consts.clone());
         let constants = Arc::new(constants);
         let kept = Mutex::default();
         let plan = plan.clone();
-        let shaped = ShapedPlan { plan, fixed, library, generate, driver, constants, kept };
+        let shaped = DynamicShapePlan { plan, fixed, library, generate, driver, constants, kept };
         if fixed {
             shaped.ready(&SymbolBindings::default())?;
         }
@@ -89,7 +89,7 @@ impl ShapedPlan {
     }
 }
 
-impl Executable for ShapedPlan {
+impl Executable for DynamicShapePlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
         self.of(inputs)?.run(inputs)
     }
@@ -230,7 +230,7 @@ mod tests {
                 argument(Place::Output(0), bytes, true),
             ],
             kernel: 0,
-            instead: None,
+            fallback: None,
         };
         Ok(Launches {
             each: vec![launch],
@@ -245,14 +245,14 @@ mod tests {
         Tensor::new(DType::U8, vec![n], vec![0; n].into()).expect("a vector")
     }
 
-    fn shaped(extent: Extent, device: &Arc<Counter>) -> Result<ShapedPlan, BackendError> {
+    fn shaped(extent: Extent, device: &Arc<Counter>) -> Result<DynamicShapePlan, BackendError> {
         let mut program = Program::default();
         program.inputs.push(("x".into(), Type::new(DType::U8, vec![extent])));
         program.consts.intern(vector(CONSTANT as usize));
         let library = Library::default();
         let plan = Plan::new(program, &library, vec![], 0.0);
         let how = (generate as Generate, Tuning::default());
-        ShapedPlan::new(&plan, Arc::new(library), how, device.clone())
+        DynamicShapePlan::new(&plan, Arc::new(library), how, device.clone())
     }
 
     #[test]

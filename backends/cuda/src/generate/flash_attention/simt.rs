@@ -1,16 +1,16 @@
-//! Both products by ordinary multiplications: 16 threads side by side have four rows, every 16th key of a tile, and columns.
+//! FlashAttention without tensor cores: 16 neighbouring threads have four rows, every 16th key of a tile, and columns.
 //!
-//! While one product of a tile is computed, what the other one takes is on its way. Where threads share rows, each has a slice of a
-//! tile's keys, and they combine what they have in the end.
+//! While one product of a tile is computed, the operands of the other one are prefetched. Where threads share rows, each has a slice of a
+//! tile's keys, and they combine their results in the end.
 
-use super::OnePass;
-use super::cut::REGISTERS;
-use super::frame::{Target, least};
+use super::FlashAttention;
+use super::kernel::{OutputTarget, least};
+use super::tiling::REGISTERS;
 use crate::generate::emit::Emitter;
 use crate::generate::product::simt::open_unrolled;
 
 /// Writes the block.
-pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
+pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
     let t = Threads::of(p);
     let c = &p.cut;
     let kind = e.index_type();
@@ -73,7 +73,7 @@ fn at_once(own: i64) -> i64 {
 }
 
 struct Threads<'a> {
-    p: &'a OnePass,
+    p: &'a FlashAttention,
     gap: i64,
     /// Keys of a slice, and columns, that a thread has.
     own_keys: i64,
@@ -88,7 +88,7 @@ struct Threads<'a> {
 }
 
 impl Threads<'_> {
-    fn of(p: &OnePass) -> Threads<'_> {
+    fn of(p: &FlashAttention) -> Threads<'_> {
         let (c, gap) = (&p.cut, p.cut.units.gap());
         let of_keys = c.rows * (c.chunk + gap);
         Threads {
@@ -131,7 +131,8 @@ impl Threads<'_> {
         if !self.is_whole {
             e.open(&format!("for (int from = 0; from < {}; from += {})", c.sizes.depth, c.chunk));
             p.rows_tile(0, "from").begin(e);
-            let keys = super::load::Load { first: "held", ..p.keys_tile(self.of_keys, "from") };
+            let keys =
+                super::tile_load::TileLoad { first: "held", ..p.keys_tile(self.of_keys, "from") };
             keys.begin(e);
             e.line("commit_copies();");
         }
@@ -240,7 +241,7 @@ impl Threads<'_> {
     }
 
     /// Stores the quotients, or what a part has.
-    fn results(&self, e: &mut Emitter<'_>, target: &Target<'_>) {
+    fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
         let (c, kind) = (&self.p.cut, e.index_type());
         let group = at_once(self.own_columns);
         let lane = |lane: &str| {
@@ -264,7 +265,7 @@ impl Threads<'_> {
     }
 
     /// The same of threads that share rows, by way of shared memory.
-    fn shares(&self, e: &mut Emitter<'_>, target: &Target<'_>, [beside, own]: [&str; 2]) {
+    fn shares(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>, [beside, own]: [&str; 2]) {
         let (c, kind) = (&self.p.cut, e.index_type());
         let (rows, share, group) = (c.rows, self.share(), at_once(self.own_columns));
         e.line(format!("SHARED(float, of_rows, {});", c.sharing * rows * 2));

@@ -1,22 +1,22 @@
-//! Both products by tensor cores: a warp has 16 rows, its factor of them in registers, and some or all keys of a tile.
+//! FlashAttention by tensor cores: a warp has 16 rows, their Q fragments in registers, and some or all keys of a tile.
 //!
-//! Registers hold what `MMA` in `prelude.cuh` says. A thread has the rows `group` and `group + 8`, and of eight keys or columns
-//! two side by side; so the exponentials of scores are the left factor of the second product where they are. With tf32 the order
+//! Register layouts are those of `MMA` in `prelude.cuh`. A thread has the rows `group` and `group + 8`, and of eight keys or columns
+//! two neighbours; so the exponentials of scores are the left fragment of the second product as they are. With tf32 the order
 //! of the keys in that product is another one, which its sum does not show.
 //!
-//! While a tile is multiplied, the next one of which something counts is on its way already. Where warps share rows, they combine what each has
-//! in the end ([`shares`](super::shares)).
+//! The next tile that counts is prefetched while one is multiplied. Where warps share rows, they combine their results in the end
+//! ([`warp_combine`](super::warp_combine)).
 
-use super::OnePass;
-use super::cut::{REGISTERS, Units};
-use super::frame::{Target, least};
-use super::shares;
+use super::FlashAttention;
+use super::kernel::{OutputTarget, least};
+use super::tiling::{MultiplyUnit, REGISTERS};
+use super::warp_combine;
 use crate::generate::emit::Emitter;
 use crate::generate::product::simt::open_unrolled;
 use mlc_dsl::ir::DType;
 
 /// Writes the block.
-pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
+pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
     let c = &p.cut;
     let w = Warps::of(p);
     // Sums, scores and the rows' factor of a thread together; fewer registers would leave some in memory.
@@ -27,7 +27,7 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
     let is_apart = c.has_place_of_rows();
     let all = if is_apart { tiles * of_tile + of_rows } else { (tiles * of_tile).max(of_rows) };
     e.line(format!("SHARED({}, tile, {all});", c.units.element()));
-    shares::declare(e, c);
+    warp_combine::declare(e, c);
     e.line(
         "int warp = threadIdx.x / 32, own = threadIdx.x % 32, group = own / 4, within = own % 4;",
     );
@@ -53,7 +53,7 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
     e.line(format!("float most[2] = {{{least}, {least}}}, total[2] = {{}};", least = least()));
     if let Some(skip) = &p.skip {
         let is_row = format!("row + line + group + i * 8 < {}", c.sizes.rows);
-        skip.open_turns(e, p, 2, |e| (is_row, shares::largest(e, c)));
+        skip.open_turns(e, p, 2, |e| (is_row, warp_combine::largest(e, c)));
     }
     let beside = c.keys * (c.chunk + w.gap);
     let begin = |e: &mut Emitter<'_>, to: &str| {
@@ -111,7 +111,7 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
     }
     e.close();
     if c.sharing > 1 {
-        return shares::results(e, p, target, w.exp());
+        return warp_combine::results(e, p, target, w.exp());
     }
     open_unrolled(e, "i", 2);
     open_unrolled(e, "j", c.columns / 8);
@@ -124,7 +124,7 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
 }
 
 struct Warps<'a> {
-    p: &'a OnePass,
+    p: &'a FlashAttention,
     /// Elements between lines.
     gap: i64,
     /// The multiplication of the prelude, and its depth.
@@ -134,12 +134,12 @@ struct Warps<'a> {
 }
 
 impl Warps<'_> {
-    fn of(p: &OnePass) -> Warps<'_> {
+    fn of(p: &FlashAttention) -> Warps<'_> {
         let gap = p.cut.units.gap();
         let (mma, depth, dtype) = match p.cut.units {
-            Units::Half(DType::BF16) => ("mma_16816_bf16", 16, Some(DType::BF16)),
-            Units::Half(_) => ("mma_16816", 16, Some(DType::F16)),
-            Units::Tf32 | Units::Real => ("mma_1688_tf32", 8, None),
+            MultiplyUnit::Half(DType::BF16) => ("mma_16816_bf16", 16, Some(DType::BF16)),
+            MultiplyUnit::Half(_) => ("mma_16816", 16, Some(DType::F16)),
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => ("mma_1688_tf32", 8, None),
         };
         Warps { p, gap, mma, depth, dtype }
     }
