@@ -53,7 +53,7 @@ impl DynamicShapePlan {
     }
 
     /// The launches for inputs of these shapes.
-    fn of(&self, inputs: &[Tensor]) -> Result<Arc<LaunchedPlan>, BackendError> {
+    fn plan_for(&self, inputs: &[Tensor]) -> Result<Arc<LaunchedPlan>, BackendError> {
         self.ready(&SymbolBindings::bind(&self.plan.program.inputs, inputs)?)
     }
 
@@ -91,7 +91,7 @@ impl DynamicShapePlan {
 
 impl Executable for DynamicShapePlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        self.of(inputs)?.run(inputs)
+        self.plan_for(inputs)?.run(inputs)
     }
 
     fn allocated(&self) -> Option<Allocated> {
@@ -108,11 +108,11 @@ impl Executable for DynamicShapePlan {
     }
 
     fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
-        self.of(inputs)?.device_seconds(inputs)
+        self.plan_for(inputs)?.device_seconds(inputs)
     }
 
     fn launch_seconds(&self, inputs: &[Tensor]) -> Result<Option<Vec<LaunchTime>>, BackendError> {
-        self.of(inputs)?.launch_seconds(inputs)
+        self.plan_for(inputs)?.launch_seconds(inputs)
     }
 }
 

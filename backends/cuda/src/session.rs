@@ -132,7 +132,7 @@ impl LaunchedPlan {
         let read: HashSet<Place> = read.chain(others).collect();
         plan.buffers.constants.retain(|place, _| read.contains(place));
         plan.choose_variants()?;
-        plan.choices = LibraryChoices::made(&plan)?;
+        plan.choices = LibraryChoices::choose(&plan)?;
         plan.choose_run()?;
         Ok(plan)
     }

@@ -28,7 +28,7 @@ pub(crate) struct Comparison<'a> {
 
 impl<'a> Comparison<'a> {
     /// Gives these launches numbers to read; `None` if they write nothing that has a place.
-    pub fn of(
+    pub fn new(
         plan: &'a LaunchedPlan,
         launches: &[Launch],
         given: TestInputs,

@@ -49,7 +49,7 @@ impl LaunchMode {
 }
 
 /// A way, the seconds of a run, and the launches as they were recorded.
-type Tried = (LaunchMode, f64, Option<OwnedGraph>);
+type TimedMode = (LaunchMode, f64, Option<OwnedGraph>);
 
 impl LaunchedPlan {
     /// Decides how runs are started, if that is open.
@@ -69,7 +69,7 @@ impl LaunchedPlan {
         } else if self.driver.timed(self.stream.stream, 0, &mut |_| Ok(()))?.is_none() {
             self.decide(likely, "by an estimate, for the device has no clock".into());
         } else {
-            match self.tried(&ways) {
+            match self.time_modes(&ways) {
                 Ok(tried) if tried.is_empty() => self.decide(likely, "by an estimate".into()),
                 Ok(mut tried) => {
                     tried.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -126,7 +126,7 @@ impl LaunchedPlan {
     }
 
     /// Starts a run in one of the ways.
-    fn start_so(&self, way: LaunchMode) -> Result<(), DriverError> {
+    fn start_in(&self, way: LaunchMode) -> Result<(), DriverError> {
         match way {
             LaunchMode::Megakernel => self.start_as_one(),
             LaunchMode::Separate(early) => self.start_apart(early),
@@ -134,15 +134,15 @@ impl LaunchedPlan {
     }
 
     /// Times all ways; none if the device does not tell.
-    fn tried(&self, ways: &[LaunchMode]) -> Result<Vec<Tried>, DriverError> {
+    fn time_modes(&self, ways: &[LaunchMode]) -> Result<Vec<TimedMode>, DriverError> {
         let on = self.stream.stream;
         for memory in self.buffers.inputs.iter().flatten() {
             self.driver.clear(on, memory.address, memory.bytes)?;
         }
-        let mut tried: Vec<Tried> = vec![];
+        let mut tried: Vec<TimedMode> = vec![];
         for &way in ways {
             // Functions may be loaded when they are first started.
-            self.start_so(way)?;
+            self.start_in(way)?;
             let recorded = match way {
                 LaunchMode::Megakernel => None,
                 LaunchMode::Separate(early) => {
@@ -157,7 +157,7 @@ impl LaunchedPlan {
         }
         let times = comparison::times(self, ways.len(), &|way| match &tried[way] {
             (_, _, Some(own)) => self.driver.replay(on, own.graph),
-            (way, _, None) => self.start_so(*way),
+            (way, _, None) => self.start_in(*way),
         })?;
         let Some(times) = times else { return Ok(vec![]) };
         for (of, seconds) in tried.iter_mut().zip(times) {

@@ -150,7 +150,7 @@ fn copied(
     let mut bytes = vec![0; argument.bytes as usize];
     let on = &plan.stream;
     plan.driver.download(on.stream, &mut [(operands[copied.argument], &mut bytes)])?;
-    let bytes = copied.of(&bytes, argument.dtype.size()).ok_or_else(lacking)?;
+    let bytes = copied.permute(&bytes, argument.dtype.size()).ok_or_else(lacking)?;
     let memory = Memory::new(&plan.driver, bytes.len() as u64)?;
     memory.fill(on, &bytes)?;
     operands[copied.argument] = memory.address;
@@ -191,7 +191,7 @@ impl CandidateGroup<'_> {
     ) -> Result<RejectedWays, BackendError> {
         let plan = self.plan;
         let launches = &plan.launches.each[self.all[0].launches.clone()];
-        let Some(comparison) = Comparison::of(plan, launches, given)? else {
+        let Some(comparison) = Comparison::new(plan, launches, given)? else {
             ways.clear();
             return Ok(vec![]);
         };
@@ -233,11 +233,11 @@ impl CandidateGroup<'_> {
 }
 
 /// What a device keeps of a choice, and what it stands for.
-fn kept(way: Option<(usize, usize)>) -> String {
+fn record_of(way: Option<(usize, usize)>) -> String {
     way.map_or(KEPT_CODE.into(), |(alternative, way)| format!("library {alternative} {way}"))
 }
 
-fn known(kept: &str) -> Option<Option<(usize, usize)>> {
+fn parse_record(kept: &str) -> Option<Option<(usize, usize)>> {
     if kept == KEPT_CODE {
         return Some(None);
     }
@@ -247,7 +247,7 @@ fn known(kept: &str) -> Option<Option<(usize, usize)>> {
 
 impl LibraryChoices {
     /// Decides about the alternatives of a plan whose launches are loaded.
-    pub fn made(plan: &LaunchedPlan) -> Result<LibraryChoices, BackendError> {
+    pub fn choose(plan: &LaunchedPlan) -> Result<LibraryChoices, BackendError> {
         let mut choices = LibraryChoices::default();
         let all = &plan.launches.library_candidates;
         for kind in [LibraryKind::Products, LibraryKind::Convolutions] {
@@ -310,10 +310,10 @@ impl LibraryChoices {
     ) -> Result<(), BackendError> {
         let works = group.works();
         let again = self.decided.get(&works).copied();
-        let before = || group.plan.driver.chosen(&works).and_then(|kept| known(&kept));
+        let before = || group.plan.driver.chosen(&works).and_then(|kept| parse_record(&kept));
         let chosen = match again.or_else(before) {
             Some(chosen) => chosen,
-            None => return self.tried(group, workspace),
+            None => return self.time_group(group, workspace),
         };
         let (work, choice) = match chosen {
             None => (&works[0], None),
@@ -358,7 +358,7 @@ impl LibraryChoices {
     }
 
     /// Tries a group, and adds what a library computes of it if that is fastest.
-    fn tried(
+    fn time_group(
         &mut self,
         group: &CandidateGroup<'_>,
         workspace: &Memory,
@@ -408,7 +408,7 @@ impl LibraryChoices {
             }
         };
         let way = chosen.as_ref().map(|c| c.way);
-        group.plan.driver.choose(&works, &kept(way));
+        group.plan.driver.choose(&works, &record_of(way));
         self.decided.insert(works, way);
         self.all.extend(chosen);
         Ok(())

@@ -81,7 +81,7 @@ pub struct PermutedArgument {
 
 impl PermutedArgument {
     /// The bytes of the copy; `None` if they are not all there.
-    pub fn of(&self, bytes: &[u8], size: usize) -> Option<Vec<u8>> {
+    pub fn permute(&self, bytes: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut places = vec![0usize];
         for &(extent, stride) in &self.axes {
             let along = |from: usize| (0..extent).map(move |i| from + (i * stride) as usize);
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn a_copy_has_the_elements_in_its_own_order() {
         let copied = PermutedArgument { argument: 0, axes: vec![(3, 1), (2, 3)] };
-        assert_eq!(copied.of(&[1, 2, 3, 4, 5, 6], 1), Some(vec![1, 4, 2, 5, 3, 6]));
-        assert_eq!(copied.of(&[1, 2, 3, 4, 5], 1), None);
+        assert_eq!(copied.permute(&[1, 2, 3, 4, 5, 6], 1), Some(vec![1, 4, 2, 5, 3, 6]));
+        assert_eq!(copied.permute(&[1, 2, 3, 4, 5], 1), None);
         let pairs = PermutedArgument { argument: 0, axes: vec![(2, 1)] };
-        assert_eq!(pairs.of(&[1, 2, 3, 4], 2), Some(vec![1, 2, 3, 4]));
+        assert_eq!(pairs.permute(&[1, 2, 3, 4], 2), Some(vec![1, 2, 3, 4]));
     }
 }

@@ -62,7 +62,7 @@ impl LaunchedPlan {
                 Some(&is_taken) => is_taken,
                 None => {
                     let (is_taken, note) =
-                        match self.decided(own, fastest, variant, &what, &mut expected) {
+                        match self.decide_variant(own, fastest, variant, &what, &mut expected) {
                             Err(BackendError::Device(e @ DriverError::Call { .. })) => {
                                 (false, Some(format!("not {}: {e}", variant.description)))
                             }
@@ -81,7 +81,7 @@ impl LaunchedPlan {
     }
 
     /// Whether a variant of `own` is used in place of the fastest so far; `expected` are the results of `own` once they are known.
-    fn decided<'a>(
+    fn decide_variant<'a>(
         &'a self,
         own: &[Launch],
         fastest: &[Launch],
@@ -103,7 +103,7 @@ impl LaunchedPlan {
         let start = |all: &[BoundLaunch]| all.iter().try_for_each(|call| self.launch(call, false));
         let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
         if expected.is_none() {
-            let Some(comparison) = Comparison::of(self, own, TestInputs::Small)? else {
+            let Some(comparison) = Comparison::new(self, own, TestInputs::Small)? else {
                 return Ok((false, None));
             };
             start(&calls(own)?)?;

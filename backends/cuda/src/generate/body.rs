@@ -1,6 +1,6 @@
 //! Function bodies: the loop nest of each schedule around what the emitter writes.
 
-use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, side_by_side, widest};
+use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, vector_width, widest};
 use super::kernel::KernelProgram;
 use super::product::Product;
 use super::product::{smem_pipeline, tiled};
@@ -73,7 +73,7 @@ fn tiles(
     v: Value,
     product: Value,
 ) -> Option<(u64, u32)> {
-    let p = Product::of(e, kernel, product)?;
+    let p = Product::recognise(e, kernel, product)?;
     let dtype = kernel.program.ty(v).dtype;
     let offset = offset_of(&p.shape, &p.index)?;
     let part = e.variable(p.count_of_parts());
@@ -104,12 +104,12 @@ fn elements(
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
     if known.is_none()
-        && let Some(wide) = VectorizedReduction::of(e, v, &index, &axes)
+        && let Some(wide) = VectorizedReduction::recognise(e, v, &index, &axes)
     {
         return wide.write(e, v, dtype, shape, &axes);
     }
     if known.is_none()
-        && let Some(windows) = WindowedReduction::of(e, v, &index, &axes)
+        && let Some(windows) = WindowedReduction::recognise(e, v, &index, &axes)
     {
         return windows.write(e, v, dtype, shape, &axes);
     }
@@ -121,15 +121,15 @@ fn elements(
         let text = e.element(v, &index);
         store(e, dtype, shape, &slots, &text);
     };
-    let mut width = side_by_side(&axes, widest(dtype));
+    let mut width = vector_width(&axes, widest(dtype));
     let mut is_apart = width == 1;
     if width > 1 {
         let loops = !e.analyse(&[(v, index.clone())]).reductions.is_empty();
         let is_single = known.is_some() || loops;
         let trial = |width| e.count_accesses(|e| e.lanes("at", &axes, width, one));
         let widest = trial(width);
-        is_apart = widest.apart > 0;
-        let is_wide = |accesses: Accesses| accesses.together > accesses.apart;
+        is_apart = widest.scalar > 0;
+        let is_wide = |accesses: Accesses| accesses.vectorized > accesses.scalar;
         // Accesses that are not aligned to as many elements may be to half of them.
         let narrower = || [4, 2].into_iter().filter(|w| *w < width).find(|w| is_wide(trial(*w)));
         width = match (is_single, is_wide(widest)) {
@@ -140,7 +140,7 @@ fn elements(
     }
     if is_apart
         && known.is_none()
-        && let Some(turned) = TiledTranspose::of(e, v, &index, &axes)
+        && let Some(turned) = TiledTranspose::recognise(e, v, &index, &axes)
     {
         return turned.write(e, v, dtype, shape, &axes);
     }
@@ -178,7 +178,7 @@ fn rows(
         store(e, dtype, shape, &slots, &text);
     };
     let mut extents: Vec<i64> = along.iter().map(|a| a.1).collect();
-    let mut width = side_by_side(&along, widest(dtype).min(4));
+    let mut width = vector_width(&along, widest(dtype).min(4));
     let length = |extents: &[i64]| extents.iter().copied().fold(1, i64::saturating_mul);
     match e.longest_loop(v, &index) {
         Some((loops, at)) if length(&loops) > length(&extents) => {
@@ -187,7 +187,7 @@ fn rows(
         }
         _ => {
             let accesses = e.count_accesses(|e| e.lanes("at", &along, width, write));
-            width = if accesses.together > accesses.apart { width } else { 1 };
+            width = if accesses.vectorized > accesses.scalar { width } else { 1 };
         }
     }
     let sharing = sharing(extents, width, count, kernel);

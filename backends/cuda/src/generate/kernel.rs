@@ -21,7 +21,7 @@ use mlc_dsl::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Where the values of a plan are stored.
-pub struct Stored {
+pub struct StoredValues {
     /// Values that kernels write.
     pub places: HashMap<Value, Place>,
 }
@@ -71,13 +71,13 @@ impl KernelProgram {
     pub fn new(
         plan: &Plan,
         library: &Library,
-        stored: &Stored,
+        stored: &StoredValues,
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
         target: CodeTarget,
         transposed: &BTreeSet<ConstId>,
     ) -> Result<KernelProgram, BackendError> {
-        let mut r = Reader {
+        let mut r = KernelReader {
             plan,
             library,
             stored,
@@ -179,10 +179,10 @@ fn is_number(t: &Tensor) -> bool {
     t.unread().is_none() && !t.is_empty() && t.splat().is_some()
 }
 
-struct Reader<'a> {
+struct KernelReader<'a> {
     plan: &'a Plan,
     library: &'a Library,
-    stored: &'a Stored,
+    stored: &'a StoredValues,
     inside: &'a dyn Fn(Value) -> bool,
     transposed: &'a BTreeSet<ConstId>,
     b: Builder<'a>,
@@ -190,7 +190,7 @@ struct Reader<'a> {
     inputs: Vec<Place>,
 }
 
-impl Reader<'_> {
+impl KernelReader<'_> {
     fn input(&mut self, v: Value, place: Place) -> Value {
         let ty = self.plan.program.ty(v).clone();
         self.typed(ty, place)

@@ -65,9 +65,9 @@ impl Generator<'_> {
                 matches!(p, Place::Constant(_) | Place::Transposed(_) | Place::Kept(_))
             })
         };
-        let gemm = GemmMatch::of(&mut emitter(), kernel, stage.value, product);
+        let gemm = GemmMatch::recognise(&mut emitter(), kernel, stage.value, product);
         let convolution =
-            ConvolutionMatch::of(&mut emitter(), kernel, stage.value, product, &is_fixed);
+            ConvolutionMatch::recognise(&mut emitter(), kernel, stage.value, product, &is_fixed);
         let all = gemm.map(LibraryMatch::from).into_iter();
         for found in all.chain(convolution.map(LibraryMatch::from)) {
             self.library_candidate(site, kernel, launched, product, found, memory)?;

@@ -25,7 +25,7 @@ pub use procedures::is_known as has_procedure;
 
 use body::body;
 use emit::Emitter;
-use kernel::{KernelProgram, Stored, known, unsupported};
+use kernel::{KernelProgram, StoredValues, known, unsupported};
 use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
@@ -164,7 +164,7 @@ struct Generator<'a> {
     plan: &'a Plan,
     library: &'a Library,
     target: CodeTarget,
-    stored: Stored,
+    stored: StoredValues,
     out: Launches,
     /// Where memory for stages begins.
     scratch: u64,
@@ -237,7 +237,7 @@ impl<'a> Generator<'a> {
             }
         }
         let scratch = out.arena;
-        let stored = Stored { places };
+        let stored = StoredValues { places };
         let (names, tiling) = (HashMap::new(), None);
         Ok(Generator { plan, library, target, stored, out, scratch, names, tiling })
     }
@@ -490,7 +490,7 @@ impl<'a> Generator<'a> {
         let (value, target) = (launched.stage.value, launched.target);
         let Some(product) = launched.stage.schedule.product() else { return Ok(()) };
         let mut emitter = Emitter::with_stored(kernel, memory.places.keys());
-        let found = Product::of(&mut emitter, kernel, product);
+        let found = Product::recognise(&mut emitter, kernel, product);
         let Some(mut found) = found.filter(|_| !launched.launches.is_empty()) else {
             return Ok(());
         };

@@ -117,7 +117,7 @@ pub fn stages(kernel: &KernelProgram) -> Vec<Stage> {
 }
 
 /// How a value falls into rows.
-struct Rows {
+struct RowSplit {
     /// The output axes that tell rows apart, counted from the left.
     axes: Vec<usize>,
     /// What takes loops.
@@ -186,7 +186,7 @@ impl StagePlanner<'_> {
         if self.kernel.input(v).is_some() {
             return self.push(v, Schedule::Elements);
         }
-        if let Some(scan) = Scan::of(self.kernel, v) {
+        if let Some(scan) = Scan::recognise(self.kernel, v) {
             self.factors(v);
             return self.push(v, Schedule::Scan(scan));
         }
@@ -197,20 +197,21 @@ impl StagePlanner<'_> {
             && same(&found[0], &(*product, index.clone()))
         {
             let product = *product;
-            if let Some(one_pass) = FlashAttention::of(&mut e, self.kernel, product) {
+            if let Some(one_pass) = FlashAttention::recognise(&mut e, self.kernel, product) {
                 let parts = one_pass.parts();
                 one_pass.needed.into_iter().for_each(|h| self.store(h));
                 let schedule = parts
                     .map_or(Schedule::FlashAttention(product), |ty| Schedule::SplitKv(product, ty));
                 return self.push(v, schedule);
             }
-            let contraction = Contraction::of(&e, self.kernel, product);
+            let contraction = Contraction::recognise(&e, self.kernel, product);
             // Products of vectors for each of many elements side by side share nothing.
             let is_wide = contraction.as_ref().is_some_and(Contraction::has_batch_last)
-                && VectorizedReduction::of(&mut e, v, &index, &self.axes(v, &slots)).is_some();
+                && VectorizedReduction::recognise(&mut e, v, &index, &self.axes(v, &slots))
+                    .is_some();
             if contraction.is_some() && !is_wide {
                 self.factors(product);
-                let found = Product::of(&mut self.at(product).0, self.kernel, product);
+                let found = Product::recognise(&mut self.at(product).0, self.kernel, product);
                 let parts = found.and_then(|p| p.parts());
                 let schedule = Schedule::of_product(product, parts);
                 return self.push(v, schedule);
@@ -250,22 +251,23 @@ impl StagePlanner<'_> {
     /// Whether a value and the reduction in it are computed by one launch, an element or several for each thread.
     fn is_one_launch(&self, e: &mut Emitter<'_>, v: Value, index: &[Int], slots: &[Slot]) -> bool {
         let axes = self.axes(v, slots);
-        VectorizedReduction::of(e, v, index, &axes).is_some()
-            || WindowedReduction::of(e, v, index, &axes).is_some()
+        VectorizedReduction::recognise(e, v, index, &axes).is_some()
+            || WindowedReduction::recognise(e, v, index, &axes).is_some()
     }
 
     /// Adds the stages of a value that fits rows: where they are few and long, what they reduce is stored first.
-    fn store_rows(&mut self, v: Value, rows: Rows) {
+    fn store_rows(&mut self, v: Value, rows: RowSplit) {
         let shape = self.shape_of(v);
         if rows.axes.iter().map(|&a| shape[a]).product::<i64>() > FEW {
             return self.push(v, Schedule::RowPerBlock(rows.axes));
         }
         let (own, others): (Vec<Value>, Vec<Value>) =
             rows.reductions.iter().partition(|h| **h == v);
-        let others = others.into_iter().filter(|h| SplitReduction::of(self.kernel, *h).is_some());
+        let others =
+            others.into_iter().filter(|h| SplitReduction::recognise(self.kernel, *h).is_some());
         let others: Vec<Value> = others.collect();
         others.iter().for_each(|h| self.store(*h));
-        match SplitReduction::of(self.kernel, v).filter(|_| !own.is_empty()) {
+        match SplitReduction::recognise(self.kernel, v).filter(|_| !own.is_empty()) {
             Some(split) => self.push(v, Schedule::SplitReduction(split)),
             None if others.is_empty() => self.push(v, Schedule::RowPerBlock(rows.axes)),
             None => self.store(v),
@@ -311,14 +313,16 @@ impl StagePlanner<'_> {
         e: &mut Emitter<'_>,
         slots: &[Slot],
         found: &[(Value, Vec<Int>)],
-    ) -> Option<Rows> {
+    ) -> Option<RowSplit> {
         let mut rows: Option<BTreeSet<Slot>> = None;
         let mut longest = 0;
         let mut open: Vec<(Value, Vec<Int>)> = found.to_vec();
         let mut seen: Vec<(Value, Vec<Int>)> = vec![];
         let mut reductions = BTreeSet::new();
         while let Some((h, index)) = open.pop() {
-            if Contraction::of(e, self.kernel, h).is_some() || Scan::of(self.kernel, h).is_some() {
+            if Contraction::recognise(e, self.kernel, h).is_some()
+                || Scan::recognise(self.kernel, h).is_some()
+            {
                 return None;
             }
             let mut own = BTreeSet::new();
@@ -344,6 +348,6 @@ impl StagePlanner<'_> {
         let rows = rows?;
         let place = |s: &Slot| slots.iter().position(|t| t == s);
         let axes = rows.iter().filter_map(place).collect();
-        (longest >= SHARED).then_some(Rows { axes, reductions })
+        (longest >= SHARED).then_some(RowSplit { axes, reductions })
     }
 }

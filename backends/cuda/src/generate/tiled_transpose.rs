@@ -31,7 +31,7 @@ pub struct TiledTranspose {
 
 impl TiledTranspose {
     /// The first read of a value's element, at these axes, that is across; one that happens whatever the elements are.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         v: Value,
         index: &[Int],

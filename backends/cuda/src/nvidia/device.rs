@@ -328,7 +328,7 @@ impl Nvidia {
     /// Compiles functions, or takes what was compiled before, and loads them.
     pub(super) fn module(&self, code: &Code<'_>) -> Result<Module, DriverError> {
         let arch = nvrtc::architecture(self.capability.0, self.capability.1)?;
-        let cubins = compiled::of(&code.units(), &arch);
+        let cubins = compiled::compile_cached(&code.units(), &arch);
         let cubins = cubins.map_err(|e| of_older(e, self.capability))?;
         let _current = self.enter()?;
         let mut modules = Vec::with_capacity(cubins.len());

@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 
 /// The node whose code is written.
 #[derive(Clone, Copy)]
-pub(super) struct Scope {
+pub(super) struct NodeScope {
     pub(super) node: Value,
     pub(super) double: bool,
 }
 
-impl Scope {
+impl NodeScope {
     pub(super) fn real(self, e: &mut Emitter<'_>, r: &Real) -> String {
         match r {
             Real::Const(v) => spell::float(*v, self.double),

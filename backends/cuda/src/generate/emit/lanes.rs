@@ -14,7 +14,7 @@ const WIDEST: i64 = 16;
 
 /// The loop that is open.
 #[derive(Clone)]
-pub(super) struct Lanes {
+pub(super) struct VectorLoop {
     /// Elements of a turn.
     width: i64,
     /// The axes that the elements lie along, the last one fastest.
@@ -38,9 +38,9 @@ pub(super) struct Lanes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// Those of several elements at once.
-    pub together: usize,
+    pub vectorized: usize,
     /// Those of an element each, at as many places.
-    pub apart: usize,
+    pub scalar: usize,
 }
 
 /// The axes at the end of which `width` elements side by side never leave: as few as possible.
@@ -53,11 +53,11 @@ fn group_of(axes: &[(Slot, i64)], width: i64) -> Option<usize> {
 }
 
 /// The most elements side by side, of `most` at most, that these axes allow.
-pub fn side_by_side(axes: &[(Slot, i64)], most: i64) -> i64 {
+pub fn vector_width(axes: &[(Slot, i64)], most: i64) -> i64 {
     [8, 4, 2].into_iter().find(|&w| w <= most && group_of(axes, w).is_some()).unwrap_or(1)
 }
 
-impl Lanes {
+impl VectorLoop {
     /// Elements of a turn.
     pub(super) fn width(&self) -> i64 {
         self.width
@@ -110,7 +110,7 @@ impl Lanes {
 }
 
 /// Elements side by side in memory.
-pub struct Source {
+pub struct VectorSource {
     /// The type in memory.
     pub dtype: DType,
     /// The name of the value.
@@ -155,7 +155,7 @@ impl<'k> Emitter<'k> {
         self.line("#pragma unroll");
         self.open(&format!("for (int lane = 0; lane < {width}; ++lane)"));
         coordinates(self, &format!("({side} + lane)"), &axes[from..]);
-        self.lanes = Some(Lanes {
+        self.lanes = Some(VectorLoop {
             width,
             group: axes[from..].to_vec(),
             side,
@@ -181,11 +181,11 @@ impl<'k> Emitter<'k> {
             Ok(place) if !self.unaligned.contains(&v) => place,
             Err(true) => return None,
             _ => {
-                self.accesses.apart += 1;
+                self.accesses.scalar += 1;
                 return None;
             }
         };
-        self.accesses.together += 1;
+        self.accesses.vectorized += 1;
         let key = (v, place.clone());
         if let Some(known) = inner.packs.get(&key) {
             return Some(format!("{known}.at[lane]"));
@@ -220,11 +220,11 @@ impl<'k> Emitter<'k> {
             Ok(place) if is_aligned => place,
             Err(true) => return None,
             _ => {
-                self.accesses.apart += 1;
+                self.accesses.scalar += 1;
                 return None;
             }
         };
-        self.accesses.together += 1;
+        self.accesses.vectorized += 1;
         let condition = format!("p{}", self.variables + 1);
         let name = format!("p{}", self.variables + 2);
         self.variables += 2;
@@ -246,7 +246,7 @@ impl<'k> Emitter<'k> {
         axes: &[(Slot, i64)],
         width: i64,
         find: impl FnOnce(&mut Emitter<'k>) -> Option<StridedRead>,
-    ) -> Option<Source> {
+    ) -> Option<VectorSource> {
         let (mut start, mut found) = (self.lines.len(), None);
         self.lanes(first, axes, width, |e| {
             start = e.lanes.as_ref().map_or(e.lines.len(), |l| l.mark);
@@ -269,7 +269,7 @@ impl<'k> Emitter<'k> {
                 format!("0 <= {i} && {i} < {}", spell::int(*n))
             };
             e.read.insert(of.value);
-            found = Some(Source {
+            found = Some(VectorSource {
                 dtype: e.type_of(of.value),
                 name: e.stored[&of.value].clone(),
                 place,
@@ -293,7 +293,7 @@ impl<'k> Emitter<'k> {
         let width = lanes.map_or(1, |l| l.width);
         let place = lanes.map(|l| l.place(offset, &self.extents));
         if let (Some(Ok(place)), false) = (&place, self.out_is_unaligned) {
-            self.accesses.together += 1;
+            self.accesses.vectorized += 1;
             self.variables += 1;
             let name = format!("p{}", self.variables);
             self.before_lanes(format!("{} {name};", pack(dtype, width)));
@@ -301,7 +301,7 @@ impl<'k> Emitter<'k> {
             let lanes = self.lanes.as_mut().expect("the loop is open");
             return lanes.writes.push((name, place.clone()));
         }
-        self.accesses.apart += usize::from(place.is_some());
+        self.accesses.scalar += usize::from(place.is_some());
         let offset = spell::affine(offset, &Emitter::name);
         let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')')).unwrap_or(&offset);
         self.line(format!("out[{bare}] = {element};"));

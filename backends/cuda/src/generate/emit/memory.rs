@@ -1,6 +1,6 @@
 //! Loads of elements: from global memory, from registers that hold a row, or from shared memory.
 
-use super::expressions::Scope;
+use super::expressions::NodeScope;
 use super::{Emitter, linear, offset_of};
 use crate::generate::product::strided_read::StridedRead;
 use crate::generate::spelling::{self as spell, ScalarKind};
@@ -26,7 +26,7 @@ impl Emitter<'_> {
         let mut stride = 1i64;
         for (i, &n) in index.iter().zip(&shape).rev() {
             if n != 1 {
-                let i = Scope { node: v, double: false }.int(self, i);
+                let i = NodeScope { node: v, double: false }.int(self, i);
                 offset.insert(
                     0,
                     if stride == 1 { i } else { format!("{i} * {}", spell::int(stride)) },

@@ -13,16 +13,16 @@ use super::kernel::KernelProgram;
 use super::product::Term;
 use super::product::tile_config::Tiling;
 use super::spelling::{self as spell, ScalarKind};
-use expressions::Scope;
-use lanes::Lanes;
-pub use lanes::{Accesses, Source, side_by_side, widest};
+use expressions::NodeScope;
+use lanes::VectorLoop;
+pub use lanes::{Accesses, VectorSource, vector_width, widest};
 pub use memory::SharedWindow;
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::accelerated::affine::{combine, placed_apart};
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Slot, Truth};
 use mlc_dsl::ir::{DType, Value};
-use shared::Keeping;
+use shared::RowCache;
 pub use shared::Sharing;
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,10 +30,10 @@ use std::collections::{BTreeSet, HashMap};
 const MARGIN: i64 = 1 << 20;
 
 /// An element that is known in a scope: a value at an index.
-type Element = (Value, String);
+type ElementKey = (Value, String);
 
 /// An element of a value.
-type At = (Value, Vec<Int>);
+type ElementAt = (Value, Vec<Int>);
 
 /// What an emission found.
 #[derive(Clone, Debug, Default)]
@@ -43,13 +43,13 @@ pub struct Analysis {
     /// The index variables that decide what is read.
     pub touched: BTreeSet<Slot>,
     /// What a node reads of its own results.
-    pub own: Vec<At>,
+    pub own: Vec<ElementAt>,
     /// What is read from memory, and the offset.
     pub offsets: Vec<(Value, Affine)>,
     /// Those of them that are read whatever the elements are.
     pub always: Vec<(Value, Affine)>,
     /// What is read from memory, and the index.
-    pub reads: Vec<At>,
+    pub reads: Vec<ElementAt>,
     /// Index variables that are divided by a number.
     pub divided: Vec<(Slot, i64)>,
 }
@@ -72,7 +72,7 @@ pub struct Emitter<'k> {
     pub extents: Vec<i64>,
     lines: Vec<String>,
     depth: usize,
-    scopes: Vec<HashMap<Element, String>>,
+    scopes: Vec<HashMap<ElementKey, String>>,
     /// How many scopes were open when this one began to look.
     outer_scopes: usize,
     /// The elements in memory that variables were read from, and their types.
@@ -80,7 +80,7 @@ pub struct Emitter<'k> {
     variables: usize,
     /// The threads that share loops, and the variables that differ between them.
     threads: Option<Sharing>,
-    keeping: Keeping,
+    keeping: RowCache,
     varying: BTreeSet<Slot>,
     /// Widths of the arrays that loops combine their parts in.
     pub parts: BTreeSet<&'static str>,
@@ -88,7 +88,7 @@ pub struct Emitter<'k> {
     found: Option<Analysis>,
     touched: BTreeSet<Slot>,
     /// The loop over elements side by side that is open, and what such loops access so far.
-    lanes: Option<Lanes>,
+    lanes: Option<VectorLoop>,
     /// What is read at an offset of a value in place of memory.
     pub substitute: Option<((Value, Affine), String)>,
     /// What is read of a value in place of memory.
@@ -166,7 +166,7 @@ impl<'k> Emitter<'k> {
             raw: HashMap::new(),
             variables: 0,
             threads: None,
-            keeping: Keeping::default(),
+            keeping: RowCache::default(),
             varying: BTreeSet::new(),
             parts: BTreeSet::new(),
             found: None,
@@ -279,17 +279,18 @@ impl<'k> Emitter<'k> {
     }
 
     /// The extents of the longest loop behind an element, and the element that it yields.
-    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, At)> {
+    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, ElementAt)> {
         let found = self.analyse(&[(v, index.to_vec())]).reductions;
-        let mut all: Vec<At> = vec![];
+        let mut all: Vec<ElementAt> = vec![];
         for (h, at) in found {
             let inner = self.analyse_body(h, &at).reductions;
             all.push((h, at));
             all.extend(inner);
         }
-        let with = |at: At| (self.kernel.extents_of_loops(at.0), at);
-        let length =
-            |(extents, _): &(Vec<i64>, At)| extents.iter().copied().fold(1, i64::saturating_mul);
+        let with = |at: ElementAt| (self.kernel.extents_of_loops(at.0), at);
+        let length = |(extents, _): &(Vec<i64>, ElementAt)| {
+            extents.iter().copied().fold(1, i64::saturating_mul)
+        };
         all.into_iter().map(with).rev().max_by_key(length)
     }
 
@@ -297,10 +298,10 @@ impl<'k> Emitter<'k> {
     pub fn width_of_loop(&mut self, v: Value, index: &[Int]) -> i64 {
         let double = self.double(v);
         let Some(Body::Real(Real::Reduce(r))) = self.body_at(v, index) else { return 1 };
-        let width = side_by_side(&r.over, 4);
+        let width = vector_width(&r.over, 4);
         let body = |e: &mut Emitter<'k>| drop(e.real_of(v, double, &r.body));
         let accesses = self.count_accesses(|e| e.lanes("at", &r.over, width, body));
-        if accesses.together > accesses.apart { width } else { 1 }
+        if accesses.vectorized > accesses.scalar { width } else { 1 }
     }
 
     /// Makes the element known in this scope.
@@ -323,7 +324,7 @@ impl<'k> Emitter<'k> {
     pub fn analyse_body(&mut self, v: Value, index: &[Int]) -> Analysis {
         self.analyse_with(|e| {
             let Some(body) = e.body_at(v, index) else { return };
-            let scope = Scope { node: v, double: false };
+            let scope = NodeScope { node: v, double: false };
             match &body {
                 Body::Real(r) => drop(scope.real(e, r)),
                 Body::Int(_, i) => drop(scope.int(e, i)),
@@ -378,7 +379,7 @@ impl<'k> Emitter<'k> {
 
     /// A float that the code of a value computes.
     pub fn real_of(&mut self, v: Value, double: bool, r: &Real) -> String {
-        Scope { node: v, double }.real(self, r)
+        NodeScope { node: v, double }.real(self, r)
     }
 
     /// A factor of a product that the code of a value computes.
@@ -396,19 +397,19 @@ impl<'k> Emitter<'k> {
 
     /// A truth value that the code of a value computes.
     pub fn truth_of(&mut self, v: Value, t: &Truth) -> String {
-        Scope { node: v, double: false }.truth(self, t)
+        NodeScope { node: v, double: false }.truth(self, t)
     }
 
     /// An integer that the code of a value computes.
     pub fn int_of(&mut self, v: Value, i: &Int) -> String {
-        Scope { node: v, double: false }.int(self, i)
+        NodeScope { node: v, double: false }.int(self, i)
     }
 
     /// What the elements of a range contribute to a value that is a reduction; the threads of a block share them.
     pub fn part(&mut self, v: Value, index: &[Int], begin: &str, end: &str) -> String {
         let range = Some((begin, end));
         let double = self.double(v);
-        let scope = Scope { node: v, double };
+        let scope = NodeScope { node: v, double };
         match self.body_at(v, index) {
             Some(Body::Real(Real::Reduce(r))) => {
                 scope.reduce_shared(self, &r, ScalarKind::Real(double), range, &|e, b| {
@@ -487,12 +488,12 @@ impl<'k> Emitter<'k> {
         let double = self.double(v);
         let text = match &body {
             Body::Real(r) => {
-                let r = Scope { node: v, double }.real(self, r);
+                let r = NodeScope { node: v, double }.real(self, r);
                 // What is stored in fewer bits is computed in more, but not rounded in between.
                 if double && kind == ScalarKind::Real(false) { format!("(float)({r})") } else { r }
             }
             Body::Int(dtype, i) => {
-                let i = Scope { node: v, double }.int(self, i);
+                let i = NodeScope { node: v, double }.int(self, i);
                 spell::wrapped(*dtype, &i)
             }
         };

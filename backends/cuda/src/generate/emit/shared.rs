@@ -26,13 +26,13 @@ pub struct Sharing {
 }
 
 /// What is kept in an array: a value, at factors of the loop's variables, and the rest of the offset.
-type Kept = (Value, Vec<i64>, Affine);
+type KeptRead = (Value, Vec<i64>, Affine);
 
 /// What the threads of a row keep, and the loop that is open.
 #[derive(Clone, Default)]
-pub(super) struct Keeping {
+pub(super) struct RowCache {
     /// The arrays in registers: their names and types.
-    arrays: Vec<(Kept, String, &'static str)>,
+    arrays: Vec<(KeptRead, String, &'static str)>,
     /// The variables of the open loop, the place in an array, how many scopes are open, and how many variables there were.
     pub(super) open: Option<(Vec<Slot>, String, usize, usize)>,
     /// Whether no loop follows the open one.

@@ -8,7 +8,7 @@ use super::FlashAttention;
 use super::kernel::{OutputTarget, least};
 use super::tile_load::TileLoad;
 use super::tiling::{MultiplyUnit, REGISTERS};
-use crate::generate::emit::{Emitter, coordinates, side_by_side};
+use crate::generate::emit::{Emitter, coordinates, vector_width};
 use crate::generate::product::simt::open_unrolled;
 use mlc_dsl::ir::DType;
 
@@ -35,8 +35,8 @@ pub fn write(
     few: DecodeTiling,
     target: &OutputTarget<'_>,
 ) {
-    let c = &p.cut;
-    let w = Writer::of(e, p, few);
+    let c = &p.tiling;
+    let w = DecodeWriter::new(e, p, few);
     e.registers = Some(if c.sizes.rows > 4 { 255 } else { REGISTERS as u32 });
     let (rows, warps, kind) = (c.sizes.rows, c.threads / 32, e.index_type());
     let of_warp = rows * (c.sizes.columns + 2);
@@ -51,9 +51,9 @@ pub fn write(
         lanes = few.lanes
     ));
     let steps = w.line;
-    TileLoad { units: MultiplyUnit::Real, stride: steps, steps, ..p.rows_tile(0, "0") }.write(e);
+    TileLoad { units: MultiplyUnit::Real, stride: steps, steps, ..p.query_tile(0, "0") }.write(e);
     e.line("__syncthreads();");
-    e.line(format!("float sum[{rows}][{}] = {{}};", w.right.of_lane()));
+    e.line(format!("float sum[{rows}][{}] = {{}};", w.value_factor.of_lane()));
     e.line(format!("float most[{rows}], total[{rows}];"));
     open_unrolled(e, "r", rows);
     e.line(format!("most[r] = {};", least()));
@@ -81,25 +81,25 @@ pub fn write(
 }
 
 /// A factor, and how lanes take its lines.
-struct Side<'a> {
+struct KeyStream<'a> {
     load: TileLoad<'a>,
     /// Elements that a lane reads at once, and how often it does.
     width: i64,
     packs: i64,
 }
 
-impl Side<'_> {
-    fn of<'a>(e: &mut Emitter<'_>, load: TileLoad<'a>, few: DecodeTiling) -> Side<'a> {
+impl KeyStream<'_> {
+    fn new<'a>(e: &mut Emitter<'_>, load: TileLoad<'a>, few: DecodeTiling) -> KeyStream<'a> {
         let own = (load.depth + few.lanes - 1) / few.lanes;
         let most = load.units.gap().min((own as u64).next_power_of_two() as i64);
-        let mut width = side_by_side(load.deep, most);
+        let mut width = vector_width(load.deep, most);
         let accesses =
             e.count_accesses(|e| e.lanes("deep", load.deep, width, |e| drop(load.value(e))));
-        if accesses.together <= accesses.apart {
+        if accesses.vectorized <= accesses.scalar {
             width = 1;
         }
         let of_all = few.lanes * width;
-        Side { packs: (load.depth + of_all - 1) / of_all, load, width }
+        KeyStream { packs: (load.depth + of_all - 1) / of_all, load, width }
     }
 
     /// Elements of a line that a lane has.
@@ -160,26 +160,26 @@ impl Side<'_> {
     }
 }
 
-struct Writer<'a> {
+struct DecodeWriter<'a> {
     p: &'a FlashAttention,
-    few: DecodeTiling,
-    of_keys: Side<'a>,
-    right: Side<'a>,
+    decode: DecodeTiling,
+    key: KeyStream<'a>,
+    value_factor: KeyStream<'a>,
     /// Elements of a row's line in shared memory.
     line: i64,
 }
 
-impl Writer<'_> {
-    fn of<'a>(e: &mut Emitter<'_>, p: &'a FlashAttention, few: DecodeTiling) -> Writer<'a> {
-        let of_keys = Side::of(e, p.keys_tile(0, "0"), few);
-        let right = Side::of(e, p.right_tile(0), few);
+impl DecodeWriter<'_> {
+    fn new<'a>(e: &mut Emitter<'_>, p: &'a FlashAttention, few: DecodeTiling) -> DecodeWriter<'a> {
+        let of_keys = KeyStream::new(e, p.key_tile(0, "0"), few);
+        let right = KeyStream::new(e, p.value_tile(0), few);
         let line = (few.lanes * of_keys.of_lane() + 3) / 4 * 4;
-        Writer { p, few, of_keys, right, line }
+        DecodeWriter { p, decode: few, key: of_keys, value_factor: right, line }
     }
 
     /// The float that an element of a pack is.
     fn float(&self, element: &str) -> String {
-        match self.p.cut.units {
+        match self.p.tiling.units {
             MultiplyUnit::Half(DType::BF16) => format!("bfloat16_bits_to_float({element})"),
             MultiplyUnit::Half(_) => format!("half_bits_to_float({element})"),
             MultiplyUnit::Tf32 | MultiplyUnit::Real => element.into(),
@@ -188,12 +188,12 @@ impl Writer<'_> {
 
     /// Products of the rows and a tile of keys: `score[r]` is that of a row and the lane's key, or minus infinity.
     fn scores(&self, e: &mut Emitter<'_>) {
-        let (few, side, rows) = (self.few, &self.of_keys, self.p.cut.sizes.rows);
+        let (few, side, rows) = (self.decode, &self.key, self.p.tiling.sizes.rows);
         let (count, at_once) = (few.at_once, side.width.min(if rows <= 4 { 4 } else { 2 }));
         e.line(format!("float part[{rows}][{count}] = {{}};"));
         open_unrolled(e, "j", side.packs);
         e.line(format!("{} values[{count}];", side.pack()));
-        side.read(e, few, self.p.cut.keys, "values", "j");
+        side.read(e, few, self.p.tiling.keys, "values", "j");
         open_unrolled(e, "h", side.width / at_once);
         e.line(format!("Pack<float, {at_once}> row_part[{rows}];"));
         let step = format!("(j * {} + within) * {} + h * {at_once}", few.lanes, side.width);
@@ -209,8 +209,8 @@ impl Writer<'_> {
         e.line(format!("for (int r = 0; r < {rows}; ++r) {add}"));
         (0..4).for_each(|_| e.close());
         // What is read beside the exponentials is on its way while they are computed.
-        e.line(format!("{} beside[{count}];", self.right.pack()));
-        self.right.read(e, few, self.p.cut.keys, "beside", "0");
+        e.line(format!("{} beside[{count}];", self.value_factor.pack()));
+        self.value_factor.read(e, few, self.p.tiling.keys, "beside", "0");
         e.line(format!("float score[{rows}];"));
         open_unrolled(e, "r", rows);
         let mut half = count / 2;
@@ -238,7 +238,7 @@ impl Writer<'_> {
 
     /// The largest elements so far, and exponentials of all of a lane's keys in `part`; sums so far are scaled.
     fn exponentials(&self, e: &mut Emitter<'_>) {
-        let (few, rows) = (self.few, self.p.cut.sizes.rows);
+        let (few, rows) = (self.decode, self.p.tiling.sizes.rows);
         let exp = self.exp();
         open_unrolled(e, "r", rows);
         e.line("float top = score[r];");
@@ -256,36 +256,36 @@ impl Writer<'_> {
         e.line(format!("part[r][u] = __shfl_sync(0xffffffffu, weight, {from});"));
         e.close();
         e.line("#pragma unroll");
-        let own = self.right.of_lane();
+        let own = self.value_factor.of_lane();
         e.line(format!("for (int i = 0; i < {own}; ++i) sum[r][i] *= scale;"));
         e.close();
     }
 
     fn exp(&self) -> &'static str {
-        if let MultiplyUnit::Half(_) = self.p.cut.units { "__expf" } else { "exp" }
+        if let MultiplyUnit::Half(_) = self.p.tiling.units { "__expf" } else { "exp" }
     }
 
     /// Adds the products of the exponentials and what is beside them.
     fn products(&self, e: &mut Emitter<'_>) {
-        let (side, count) = (&self.right, self.few.at_once);
+        let (side, count) = (&self.value_factor, self.decode.at_once);
         self.multiply(e, "beside", "0");
         if side.packs > 1 {
             open_unrolled(e, "j", side.packs - 1);
             e.line(format!("{} values[{count}];", side.pack()));
-            side.read(e, self.few, self.p.cut.keys, "values", "(j + 1)");
+            side.read(e, self.decode, self.p.tiling.keys, "values", "(j + 1)");
             self.multiply(e, "values", "(j + 1)");
             e.close();
         }
     }
 
     fn multiply(&self, e: &mut Emitter<'_>, values: &str, number: &str) {
-        let width = self.right.width;
-        open_unrolled(e, "u", self.few.at_once);
+        let width = self.value_factor.width;
+        open_unrolled(e, "u", self.decode.at_once);
         open_unrolled(e, "lane", width);
         let value = self.float(&format!("{values}[u].at[lane]"));
         e.line(format!("float value = {value};"));
         e.line("#pragma unroll");
-        let rows = self.p.cut.sizes.rows;
+        let rows = self.p.tiling.sizes.rows;
         let add = format!("sum[r][{number} * {width} + lane] += part[r][u] * value;");
         e.line(format!("for (int r = 0; r < {rows}; ++r) {add}"));
         e.close();
@@ -294,7 +294,7 @@ impl Writer<'_> {
 
     /// Adds what the lanes have, and leaves what each warp has in shared memory: sums, then largest elements and sums of exponentials.
     fn together(&self, e: &mut Emitter<'_>) {
-        let (few, c, side) = (self.few, &self.p.cut, &self.right);
+        let (few, c, side) = (self.decode, &self.p.tiling, &self.value_factor);
         let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
         let behind = i64::from(warps) * rows * columns;
         e.line("__syncthreads();");
@@ -333,7 +333,7 @@ impl Writer<'_> {
 
     /// Stores what all warps have together, an element for each thread.
     fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
-        let (c, kind, exp) = (&self.p.cut, e.index_type(), self.exp());
+        let (c, kind, exp) = (&self.p.tiling, e.index_type(), self.exp());
         let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
         let behind = i64::from(warps) * rows * columns;
         let all = rows * columns;

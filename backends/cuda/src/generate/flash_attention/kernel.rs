@@ -3,7 +3,7 @@
 use super::tile_load::TileLoad;
 use super::tiling::MultiplyUnit;
 use super::{FlashAttention, decode, simt, split_kv, tensor_cores};
-use crate::generate::emit::{Emitter, coordinates, side_by_side};
+use crate::generate::emit::{Emitter, coordinates, vector_width};
 use crate::generate::kernel::KernelProgram;
 use crate::generate::product::size;
 use crate::generate::spelling as spell;
@@ -33,8 +33,8 @@ pub fn write(
     product: Value,
     target: &OutputTarget<'_>,
 ) -> Option<(u64, u32)> {
-    let p = FlashAttention::of(e, kernel, product)?;
-    let c = &p.cut;
+    let p = FlashAttention::recognise(e, kernel, product)?;
+    let c = &p.tiling;
     let (kind, block) = (e.index_type(), e.block());
     let (across, down) = (c.across(), c.down());
     e.line(format!("{kind} row = {block} / {across} % {down} * {};", c.rows));
@@ -47,7 +47,7 @@ pub fn write(
     }
     e.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
     e.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
-    match (c.few, c.units) {
+    match (c.decode, c.units) {
         (Some(few), _) => decode::write(e, &p, few, target),
         (None, MultiplyUnit::Half(_) | MultiplyUnit::Tf32) => tensor_cores::write(e, &p, target),
         (None, MultiplyUnit::Real) => simt::write(e, &p, target),
@@ -60,20 +60,20 @@ pub fn write(
 
 impl FlashAttention {
     /// The tile of the factor that belongs to the rows, from a step of the depth on.
-    pub fn rows_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
+    pub fn query_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
         TileLoad {
-            lines: self.cut.rows,
+            lines: self.tiling.rows,
             along: &self.rows,
             first: "row",
-            places: self.cut.sizes.rows,
-            factor: &self.of_rows,
-            ..self.keys_tile(to, from)
+            places: self.tiling.sizes.rows,
+            factor: &self.query,
+            ..self.key_tile(to, from)
         }
     }
 
     /// The tile of the factor that belongs to the keys.
-    pub fn keys_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
-        let c = &self.cut;
+    pub fn key_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
+        let c = &self.tiling;
         TileLoad {
             to: to.to_string(),
             lines: c.keys,
@@ -86,15 +86,15 @@ impl FlashAttention {
             from,
             depth: c.sizes.depth,
             product: self.inner.0,
-            factor: &self.of_keys,
+            factor: &self.key,
             units: c.units,
             threads: c.threads,
         }
     }
 
     /// The tile of the factor beside the normalised one: its lines are keys, too.
-    pub fn right_tile(&self, to: impl ToString) -> TileLoad<'_> {
-        let c = &self.cut;
+    pub fn value_tile(&self, to: impl ToString) -> TileLoad<'_> {
+        let c = &self.tiling;
         TileLoad {
             stride: c.columns + c.units.gap(),
             steps: c.columns,
@@ -102,15 +102,15 @@ impl FlashAttention {
             from: "column",
             depth: c.sizes.columns,
             product: self.product,
-            factor: &self.right,
-            ..self.keys_tile(to, "0")
+            factor: &self.value_factor,
+            ..self.key_tile(to, "0")
         }
     }
 
     /// Goes on with the next tile from `keys` on of which something counts.
     pub fn find_tile(&self, e: &mut Emitter<'_>) {
         if let Some(skip) = &self.skip {
-            e.open(&format!("for (; keys < end; keys += {})", self.cut.keys));
+            e.open(&format!("for (; keys < end; keys += {})", self.tiling.keys));
             skip.leave_out(e, self);
             e.line("break;");
             e.close();
@@ -120,15 +120,15 @@ impl FlashAttention {
     /// Writes what the products of `down`, a row, and of `width` keys from `across` on become: `score` names the variable with one,
     /// which becomes what is normalised, or minus infinity outside.
     pub fn scores(&self, e: &mut Emitter<'_>, width: i64, score: &dyn Fn(&str) -> String) {
-        let (sizes, along) = (self.cut.sizes, [self.along]);
-        let lanes = side_by_side(&along, width);
+        let (sizes, along) = (self.tiling.sizes, [self.along]);
+        let lanes = vector_width(&along, width);
         let one = |e: &mut Emitter<'_>, lane: &str| {
             e.bind(self.inner.0, &self.inner.1, &score(lane));
             let value = e.element(self.scores.0, &self.scores.1);
             e.line(format!("{} = {value};", score(lane)));
         };
         let accesses = e.count_accesses(|e| e.lanes("across", &along, lanes, |e| one(e, "lane")));
-        let together = width > 1 && lanes == width && accesses.together > 0;
+        let together = width > 1 && lanes == width && accesses.vectorized > 0;
         let inside = format!("if (down < {} && across < {})", sizes.rows, sizes.keys);
         match (width, together) {
             (1, _) | (_, true) => {
@@ -167,16 +167,16 @@ impl FlashAttention {
         [total, most]: [&str; 2],
     ) {
         e.open(&self.inside());
-        match self.cut.parts {
+        match self.tiling.parts {
             1 => self.finish(e, target, width, sum, total),
-            _ => split_kv::store(e, &self.cut, width, sum, [total, most]),
+            _ => split_kv::store(e, &self.tiling, width, sum, [total, most]),
         }
         e.close();
     }
 
     /// The head of a block in which the row `down` and the column `across` are inside.
     pub fn inside(&self) -> String {
-        let sizes = self.cut.sizes;
+        let sizes = self.tiling.sizes;
         format!("if (down < {} && across < {})", sizes.rows, sizes.columns)
     }
 
@@ -197,10 +197,10 @@ impl FlashAttention {
             let slots: Vec<Slot> = self.index.iter().filter_map(super::slot_of).collect();
             (target.store)(e, &slots, &value);
         };
-        let lanes = side_by_side(&self.columns, width);
+        let lanes = vector_width(&self.columns, width);
         let accesses =
             e.count_accesses(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
-        match width == 1 || lanes == width && accesses.together > 0 {
+        match width == 1 || lanes == width && accesses.vectorized > 0 {
             true => e.lanes("across", &self.columns, width, |e| {
                 one(e, if width == 1 { "0" } else { "lane" });
             }),

@@ -4,8 +4,8 @@
 //! is minus infinity. A masked tile is skipped, and so are the loads of its factors. Where masked scores
 //! are finite, they count in rows that have nothing above them; then the skipped tiles follow in a second pass.
 
-use super::{FlashAttention, Place, ReadFollower};
-use crate::generate::emit::{Emitter, coordinates, side_by_side};
+use super::{ElementPlace, FlashAttention, ReadFollower};
+use crate::generate::emit::{Emitter, coordinates, vector_width};
 use crate::generate::kernel::KernelProgram;
 use crate::generate::spelling as spell;
 use mlc_backends::reference::code::{Real, Truth};
@@ -36,10 +36,10 @@ pub struct MaskedTileSkip {
 
 impl MaskedTileSkip {
     /// The masks between this product and the scores, if there are any.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
-        scores: &Place,
+        scores: &ElementPlace,
         inner: Value,
     ) -> Option<MaskedTileSkip> {
         let mut skip = MaskedTileSkip { masks: vec![], largest: f64::NEG_INFINITY };
@@ -110,7 +110,7 @@ impl MaskedTileSkip {
         count: i64,
         tops: impl FnOnce(&mut Emitter<'_>) -> (String, String),
     ) {
-        let warps = p.cut.threads / 32;
+        let warps = p.tiling.threads / 32;
         if warps > 1 {
             e.line(format!("SHARED(int, anywhere, {warps});"));
         }
@@ -135,7 +135,7 @@ impl MaskedTileSkip {
         if !self.has_turns() {
             return;
         }
-        let (rows, warps) = (p.cut.sizes.rows, p.cut.threads / 32);
+        let (rows, warps) = (p.tiling.sizes.rows, p.tiling.threads / 32);
         e.line(format!("SHARED(float, highest, {});", rows * i64::from(warps)));
         e.open("for (int turn = 0; turn < 2; ++turn)");
         e.open("if (turn == 1)");
@@ -165,7 +165,7 @@ impl MaskedTileSkip {
 
     /// Goes on with the next tile where this turn leaves one out.
     pub fn leave_out(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
-        self.leave_out_of(e, p, ("threadIdx.x", p.cut.threads));
+        self.leave_out_of(e, p, ("threadIdx.x", p.tiling.threads));
     }
 
     /// The same of a warp.
@@ -175,12 +175,12 @@ impl MaskedTileSkip {
 
     /// The same of the threads that have a tile: the number of one, and how many there are.
     fn leave_out_of(&self, e: &mut Emitter<'_>, p: &FlashAttention, (own, threads): (&str, u32)) {
-        let (c, along) = (&p.cut, [p.along]);
+        let (c, along) = (&p.tiling, [p.along]);
         let kind = e.index_type();
-        let mut width = side_by_side(&along, 8).min(c.keys);
+        let mut width = vector_width(&along, 8).min(c.keys);
         let accesses =
             e.count_accesses(|e| e.lanes("across", &along, width, |e| drop(self.counts(e))));
-        if accesses.together <= accesses.apart {
+        if accesses.vectorized <= accesses.scalar {
             width = 1;
         }
         let (lines, steps) = (c.rows.min(c.sizes.rows), c.keys / width);

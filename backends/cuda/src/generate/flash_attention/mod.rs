@@ -38,7 +38,7 @@ const WIDEST: i64 = 256;
 const LEAST: i64 = 8;
 
 /// An element of a value: an index variable for each axis, none where the index is 0.
-type Place = (Value, Vec<Option<Slot>>);
+type ElementPlace = (Value, Vec<Option<Slot>>);
 
 /// The parts of such a product.
 pub struct FlashAttention {
@@ -54,13 +54,13 @@ pub struct FlashAttention {
     inner: (Value, Vec<Int>),
     /// What its sums run over, the factor that belongs to the rows and the one that belongs to the keys.
     deep: Vec<(Slot, i64)>,
-    of_rows: Real,
-    of_keys: Real,
+    query: Real,
+    key: Real,
     /// The factor beside the normalised one.
-    right: Real,
+    value_factor: Real,
     /// The sum of products with the normalised factor.
     product: Value,
-    cut: AttentionTiling,
+    tiling: AttentionTiling,
     skip: Option<MaskedTileSkip>,
     /// What has to be in memory.
     pub needed: Vec<Value>,
@@ -73,13 +73,13 @@ struct ReadFollower<'e, 'k> {
 }
 
 impl ReadFollower<'_, '_> {
-    fn indices((_, index): &Place) -> Vec<Int> {
+    fn indices((_, index): &ElementPlace) -> Vec<Int> {
         let zero = || Int::Affine(Affine { constant: 0, terms: vec![] });
         index.iter().map(|s| s.map_or_else(zero, Emitter::index)).collect()
     }
 
     /// The element that a float is, if it is one.
-    fn read(&self, of: Value, r: &Real) -> Option<Place> {
+    fn read(&self, of: Value, r: &Real) -> Option<ElementPlace> {
         let Real::Read(read) = r else { return None };
         if read.otherwise.is_some() {
             return None;
@@ -100,7 +100,7 @@ impl ReadFollower<'_, '_> {
     }
 
     /// The code of the first value behind an element that does more than read one, and where it is read.
-    fn code(&mut self, mut at: Place) -> Option<(Place, Real)> {
+    fn code(&mut self, mut at: ElementPlace) -> Option<(ElementPlace, Real)> {
         loop {
             if self.e.stored.contains_key(&at.0) {
                 return None;
@@ -114,7 +114,7 @@ impl ReadFollower<'_, '_> {
     }
 
     /// The same for what a float of the code of a value reads.
-    fn behind(&mut self, of: Value, r: &Real) -> Option<(Place, Real)> {
+    fn behind(&mut self, of: Value, r: &Real) -> Option<(ElementPlace, Real)> {
         let at = self.read(of, r)?;
         self.code(at)
     }
@@ -122,11 +122,11 @@ impl ReadFollower<'_, '_> {
     /// The element that a reduction along one axis combines, with `along` in the place of its own variable.
     fn reduced(
         &mut self,
-        at: &Place,
+        at: &ElementPlace,
         code: &Real,
         monoid: Monoid,
         along: (Slot, i64),
-    ) -> Option<Place> {
+    ) -> Option<ElementPlace> {
         let Real::Reduce(r) = code else { return None };
         let [(own, n)] = r.over.as_slice() else { return None };
         if r.monoid != monoid || *n != along.1 {
@@ -140,12 +140,12 @@ impl ReadFollower<'_, '_> {
 
 impl FlashAttention {
     /// A product as such a one, for an emitter that knows what is stored.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         product: Value,
     ) -> Option<FlashAttention> {
-        let c = Contraction::of_any_size(e, kernel, product)?;
+        let c = Contraction::recognise_any_size(e, kernel, product)?;
         let shape = kernel.program.ty(product).known_shape()?;
         if kernel.program.ty(product).dtype == DType::F64 {
             return None;
@@ -205,7 +205,7 @@ impl FlashAttention {
             return None;
         }
         let inner = inner.clone();
-        Contraction::of_any_size(e, kernel, inner.0)?;
+        Contraction::recognise_any_size(e, kernel, inner.0)?;
         let Body::Real(Real::Reduce(sum)) = e.body_at(inner.0, &inner.1)? else { return None };
         let Reduce { over: deep, body: Real::Binary(RealOp::Mul, a, b), .. } = *sum else {
             return None;
@@ -236,10 +236,11 @@ impl FlashAttention {
         if !apart || !fits(sizes.columns) || !fits(sizes.depth) || along.1 < LEAST {
             return None;
         }
-        let units = MultiplyUnit::of(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
-        let cut = AttentionTiling::of(sizes, units, kernel.tuning.processors);
-        let skip =
-            MaskedTileSkip::of(e, kernel, &scores_at, inner.0).filter(|_| along.1 > cut.keys);
+        let units =
+            MultiplyUnit::for_factors(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
+        let cut = AttentionTiling::choose(sizes, units, kernel.tuning.processors);
+        let skip = MaskedTileSkip::recognise(e, kernel, &scores_at, inner.0)
+            .filter(|_| along.1 > cut.keys);
         let ((a, of_rows), (b, of_keys)) = (a, b);
         let right = (**right).clone();
         let needed = [a, b, outer].into_iter().flat_map(|f| f.reductions).map(|r| r.0).collect();
@@ -252,11 +253,11 @@ impl FlashAttention {
             scores,
             inner,
             deep,
-            of_rows,
-            of_keys,
-            right,
+            query: of_rows,
+            key: of_keys,
+            value_factor: right,
             product,
-            cut,
+            tiling: cut,
             skip,
             needed,
         })
@@ -264,7 +265,7 @@ impl FlashAttention {
 
     /// What blocks leave for the last one of a tile, where each has a part of the keys only: for each tile and part.
     pub fn parts(&self) -> Option<TypedShape> {
-        let ([tiles, floats], parts) = (split_kv::extents(&self.cut), self.cut.parts);
+        let ([tiles, floats], parts) = (split_kv::extents(&self.tiling), self.tiling.parts);
         let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();
         (parts > 1).then_some((DType::F32, shape))
     }

@@ -11,8 +11,8 @@ use crate::generate::product::simt::open_unrolled;
 
 /// Writes the block.
 pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
-    let t = Threads::of(p);
-    let c = &p.cut;
+    let t = SimtWriter::new(p);
+    let c = &p.tiling;
     let kind = e.index_type();
     if c.threads <= 128 {
         e.registers = Some(REGISTERS as u32);
@@ -26,7 +26,7 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
         c.keys / c.sharing
     ));
     if t.is_whole {
-        p.rows_tile(0, "0").begin(e);
+        p.query_tile(0, "0").begin(e);
     }
     e.line(format!("float sum[4][{}] = {{}};", t.own_columns));
     e.line("float most[4], total[4];");
@@ -41,9 +41,9 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     e.line(format!("{kind} keys = begin;"));
     p.find_tile(e);
     if t.is_whole {
-        t.begin(e, |e| p.keys_tile(t.of_keys, "0").begin(e));
+        t.begin(e, |e| p.key_tile(t.of_keys, "0").begin(e));
     }
-    t.begin(e, |e| p.right_tile(t.beside).begin(e));
+    t.begin(e, |e| p.value_tile(t.beside).begin(e));
     e.open("while (keys < end)");
     e.line(format!("{kind} held = keys;"));
     t.scores(e);
@@ -51,7 +51,7 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     p.find_tile(e);
     e.line("__syncthreads();");
     if t.is_whole {
-        t.begin(e, |e| p.keys_tile(t.of_keys, "0").begin(e));
+        t.begin(e, |e| p.key_tile(t.of_keys, "0").begin(e));
     }
     t.weights(e);
     // What is on its way besides are keys of the next tile.
@@ -59,7 +59,7 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     e.line("__syncthreads();");
     t.products(e);
     e.line("__syncthreads();");
-    t.begin(e, |e| p.right_tile(t.beside).begin(e));
+    t.begin(e, |e| p.value_tile(t.beside).begin(e));
     e.close();
     if let Some(skip) = &p.skip {
         skip.close_turns(e);
@@ -72,7 +72,7 @@ fn at_once(own: i64) -> i64 {
     own.min(4)
 }
 
-struct Threads<'a> {
+struct SimtWriter<'a> {
     p: &'a FlashAttention,
     gap: i64,
     /// Keys of a slice, and columns, that a thread has.
@@ -87,11 +87,11 @@ struct Threads<'a> {
     is_whole: bool,
 }
 
-impl Threads<'_> {
-    fn of(p: &FlashAttention) -> Threads<'_> {
-        let (c, gap) = (&p.cut, p.cut.units.gap());
+impl SimtWriter<'_> {
+    fn new(p: &FlashAttention) -> SimtWriter<'_> {
+        let (c, gap) = (&p.tiling, p.tiling.units.gap());
         let of_keys = c.rows * (c.chunk + gap);
-        Threads {
+        SimtWriter {
             p,
             gap,
             own_keys: c.keys / c.sharing / 16,
@@ -105,7 +105,7 @@ impl Threads<'_> {
 
     /// Elements of the tiles, in whose place shares are combined.
     fn shared(&self) -> i64 {
-        let c = &self.p.cut;
+        let c = &self.p.tiling;
         let tiles = self.beside + c.keys * (c.columns + self.gap);
         let shares = if c.sharing > 1 { c.sharing * c.rows * self.share() } else { 0 };
         tiles.max(shares)
@@ -113,7 +113,7 @@ impl Threads<'_> {
 
     /// Elements of a row's line of sums.
     fn share(&self) -> i64 {
-        self.p.cut.columns + self.gap
+        self.p.tiling.columns + self.gap
     }
 
     /// Begins to copy a tile where one is left.
@@ -126,13 +126,13 @@ impl Threads<'_> {
 
     /// Products of rows and keys, and what they become.
     fn scores(&self, e: &mut Emitter<'_>) {
-        let (p, c, kind) = (self.p, &self.p.cut, e.index_type());
+        let (p, c, kind) = (self.p, &self.p.tiling, e.index_type());
         e.line(format!("float score[4][{}] = {{}};", self.own_keys));
         if !self.is_whole {
             e.open(&format!("for (int from = 0; from < {}; from += {})", c.sizes.depth, c.chunk));
-            p.rows_tile(0, "from").begin(e);
+            p.query_tile(0, "from").begin(e);
             let keys =
-                super::tile_load::TileLoad { first: "held", ..p.keys_tile(self.of_keys, "from") };
+                super::tile_load::TileLoad { first: "held", ..p.key_tile(self.of_keys, "from") };
             keys.begin(e);
             e.line("commit_copies();");
         }
@@ -199,7 +199,7 @@ impl Threads<'_> {
 
     /// Adds the products of the exponentials and the tile beside them.
     fn products(&self, e: &mut Emitter<'_>) {
-        let (c, own) = (&self.p.cut, self.own_columns);
+        let (c, own) = (&self.p.tiling, self.own_columns);
         let stride = c.columns + self.gap;
         let group = at_once(own);
         e.line("#pragma unroll 4");
@@ -221,7 +221,7 @@ impl Threads<'_> {
 
     /// Writes what makes known the largest element so far of the rows of a thread, and names that of the row `i` of them.
     fn largest(&self, e: &mut Emitter<'_>) -> String {
-        let c = &self.p.cut;
+        let c = &self.p.tiling;
         if c.sharing == 1 {
             return "most[i]".into();
         }
@@ -242,7 +242,7 @@ impl Threads<'_> {
 
     /// Stores the quotients, or what a part has.
     fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
-        let (c, kind) = (&self.p.cut, e.index_type());
+        let (c, kind) = (&self.p.tiling, e.index_type());
         let group = at_once(self.own_columns);
         let lane = |lane: &str| {
             if group == 1 { "sum[i][j]".into() } else { format!("sum[i][j * {group} + {lane}]") }
@@ -266,7 +266,7 @@ impl Threads<'_> {
 
     /// The same of threads that share rows, by way of shared memory.
     fn shares(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>, [beside, own]: [&str; 2]) {
-        let (c, kind) = (&self.p.cut, e.index_type());
+        let (c, kind) = (&self.p.tiling, e.index_type());
         let (rows, share, group) = (c.rows, self.share(), at_once(self.own_columns));
         e.line(format!("SHARED(float, of_rows, {});", c.sharing * rows * 2));
         // The last turn may have left nothing that is read, and copies of nothing.

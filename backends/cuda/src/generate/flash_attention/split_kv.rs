@@ -47,7 +47,7 @@ pub fn store(
 
 /// Ends all blocks of a tile but the last one, which combines what they have left and stores what it becomes.
 pub fn combine(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
-    let c = &p.cut;
+    let c = &p.tiling;
     let ([_, floats], kind, tops) = (extents(c), e.index_type(), c.rows * c.columns);
     let threads = i64::from(c.threads);
     let width = if c.columns % 4 == 0 && tops >= 4 * threads { 4 } else { 1 };

@@ -17,8 +17,8 @@ use mlc_dsl::ir::DType;
 
 /// Writes the block.
 pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
-    let c = &p.cut;
-    let w = Warps::of(p);
+    let c = &p.tiling;
+    let w = MmaWriter::new(p);
     // Sums, scores and the rows' factor of a thread together; fewer registers would leave some in memory.
     let needed = c.columns / 2 + c.chunk / w.depth * 4 + c.keys / c.sharing / 2 + 60;
     e.registers = Some(if needed > REGISTERS { 255 } else { REGISTERS as u32 });
@@ -38,11 +38,11 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     ));
     e.line(format!("unsigned own_rows[{}][4] = {{}};", c.chunk / w.depth));
     if is_apart {
-        p.rows_tile(tiles * of_tile, "0").begin(e);
+        p.query_tile(tiles * of_tile, "0").begin(e);
         e.line("bool has_rows = false;");
     } else {
         // Where the first tile of keys comes later.
-        p.rows_tile(0, "0").begin(e);
+        p.query_tile(0, "0").begin(e);
         e.line("commit_copies();");
         e.line("wait_copies<0>();");
         e.line("__syncthreads();");
@@ -59,8 +59,8 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     let begin = |e: &mut Emitter<'_>, to: &str| {
         p.find_tile(e);
         e.open("if (keys < end)");
-        p.keys_tile(to, "0").begin(e);
-        p.right_tile(format!("{to} + {beside}")).begin(e);
+        p.key_tile(to, "0").begin(e);
+        p.value_tile(format!("{to} + {beside}")).begin(e);
         e.close();
         e.line("commit_copies();");
     };
@@ -123,7 +123,7 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     e.close();
 }
 
-struct Warps<'a> {
+struct MmaWriter<'a> {
     p: &'a FlashAttention,
     /// Elements between lines.
     gap: i64,
@@ -133,15 +133,15 @@ struct Warps<'a> {
     dtype: Option<DType>,
 }
 
-impl Warps<'_> {
-    fn of(p: &FlashAttention) -> Warps<'_> {
-        let gap = p.cut.units.gap();
-        let (mma, depth, dtype) = match p.cut.units {
+impl MmaWriter<'_> {
+    fn new(p: &FlashAttention) -> MmaWriter<'_> {
+        let gap = p.tiling.units.gap();
+        let (mma, depth, dtype) = match p.tiling.units {
             MultiplyUnit::Half(DType::BF16) => ("mma_16816_bf16", 16, Some(DType::BF16)),
             MultiplyUnit::Half(_) => ("mma_16816", 16, Some(DType::F16)),
             MultiplyUnit::Tf32 | MultiplyUnit::Real => ("mma_1688_tf32", 8, None),
         };
-        Warps { p, gap, mma, depth, dtype }
+        MmaWriter { p, gap, mma, depth, dtype }
     }
 
     fn exp(&self) -> &'static str {
@@ -150,12 +150,12 @@ impl Warps<'_> {
 
     /// Keys of a tile that a warp has.
     fn slice(&self) -> i64 {
-        self.p.cut.keys / self.p.cut.sharing
+        self.p.tiling.keys / self.p.tiling.sharing
     }
 
     /// The fragments of the warp's rows, for all steps of the depth, from this place on.
     fn rows_factor(&self, e: &mut Emitter<'_>, from: i64) {
-        let (steps, stride) = (self.p.cut.chunk / self.depth, self.p.cut.chunk + self.gap);
+        let (steps, stride) = (self.p.tiling.chunk / self.depth, self.p.tiling.chunk + self.gap);
         open_unrolled(e, "k", steps);
         match self.dtype {
             Some(_) => {
@@ -176,7 +176,7 @@ impl Warps<'_> {
     }
 
     fn products_of_rows_and_keys(&self, e: &mut Emitter<'_>, from: &str) {
-        let (c, slice) = (&self.p.cut, self.slice());
+        let (c, slice) = (&self.p.tiling, self.slice());
         let (steps, stride, mma) = (c.chunk / self.depth, c.chunk + self.gap, self.mma);
         e.line(format!("float score[{}][4] = {{}};", slice / 8));
         open_unrolled(e, "k", steps);
@@ -204,7 +204,7 @@ impl Warps<'_> {
 
     /// The largest elements so far, exponentials in place of the scores, and what the sums so far are scaled by.
     fn exponentials(&self, e: &mut Emitter<'_>) {
-        let (keys, columns) = (self.slice() / 8, self.p.cut.columns / 8);
+        let (keys, columns) = (self.slice() / 8, self.p.tiling.columns / 8);
         let exp = self.exp();
         open_unrolled(e, "i", 2);
         e.line("float top = most[i];");
@@ -234,7 +234,7 @@ impl Warps<'_> {
     }
 
     fn products_of_exponentials(&self, e: &mut Emitter<'_>, from: &str) {
-        let c = &self.p.cut;
+        let c = &self.p.tiling;
         let (stride, mma) = (c.columns + self.gap, self.mma);
         open_unrolled(e, "k", self.slice() / self.depth);
         match self.dtype {

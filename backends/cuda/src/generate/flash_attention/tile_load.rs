@@ -1,7 +1,7 @@
 //! Loads tiles of Q, K and V into shared memory, steps contiguous within a line; elements outside are 0.
 
 use super::tiling::MultiplyUnit;
-use crate::generate::emit::{Emitter, Source, coordinates, side_by_side};
+use crate::generate::emit::{Emitter, VectorSource, coordinates, vector_width};
 use crate::generate::product::simt::open_unrolled;
 use crate::generate::product::smem_pipeline::runs_along_depth;
 use crate::generate::product::strided_read::in_memory;
@@ -49,9 +49,9 @@ impl TileLoad<'_> {
     fn order(&self, e: &mut Emitter<'_>) -> (bool, i64) {
         for along_depth in [true, false] {
             let (axes, at) = if along_depth { (self.deep, "deep") } else { (self.along, "place") };
-            let width = side_by_side(axes, self.units.gap());
+            let width = vector_width(axes, self.units.gap());
             let accesses = e.count_accesses(|e| e.lanes(at, axes, width, |e| drop(self.value(e))));
-            if width > 1 && accesses.together > accesses.apart {
+            if width > 1 && accesses.vectorized > accesses.scalar {
                 return (along_depth, width);
             }
         }
@@ -60,8 +60,8 @@ impl TileLoad<'_> {
     }
 
     /// Where such an access begins in memory.
-    fn source(&self, e: &mut Emitter<'_>, width: i64) -> Option<Source> {
-        if side_by_side(self.deep, width) != width {
+    fn source(&self, e: &mut Emitter<'_>, width: i64) -> Option<VectorSource> {
+        if vector_width(self.deep, width) != width {
             return None;
         }
         coordinates(e, "place", self.along);

@@ -53,7 +53,7 @@ pub enum MultiplyUnit {
 
 impl MultiplyUnit {
     /// What multiplies factors of these values' codes.
-    pub fn of(kernel: &KernelProgram, factors: [(Value, &Real); 3]) -> MultiplyUnit {
+    pub fn for_factors(kernel: &KernelProgram, factors: [(Value, &Real); 3]) -> MultiplyUnit {
         let type_of = |(of, r): (Value, &Real)| match r {
             Real::Read(read) => match read.otherwise {
                 None | Some(Real::Const(0.0)) => {
@@ -111,7 +111,7 @@ pub struct AttentionTiling {
     /// Warps, or groups of threads, that have the same rows, and keys of a tile each.
     pub sharing: i64,
     /// Where keys are read straight to registers.
-    pub few: Option<DecodeTiling>,
+    pub decode: Option<DecodeTiling>,
     /// Parts of the keys, and how many keys each has, but for the last one: of more than one part, the block that comes last combines them.
     pub parts: i64,
     pub part: i64,
@@ -129,7 +129,11 @@ fn round(a: i64, b: i64) -> i64 {
 
 impl AttentionTiling {
     /// The cut for these extents.
-    pub fn of(sizes: AttentionExtents, units: MultiplyUnit, processors: u32) -> AttentionTiling {
+    pub fn choose(
+        sizes: AttentionExtents,
+        units: MultiplyUnit,
+        processors: u32,
+    ) -> AttentionTiling {
         let processors = i64::from(processors);
         // Registers for the rows' elements are few where elements have 32 bits.
         let units = if units == MultiplyUnit::Tf32 && sizes.depth > CHUNK {
@@ -185,7 +189,7 @@ impl AttentionTiling {
         threads: i64,
     ) -> AttentionTiling {
         let threads = threads as u32;
-        let (sharing, few, parts, part) = (1, None, 1, sizes.keys);
+        let (sharing, decode, parts, part) = (1, None, 1, sizes.keys);
         AttentionTiling {
             sizes,
             units,
@@ -195,7 +199,7 @@ impl AttentionTiling {
             chunk,
             threads,
             sharing,
-            few,
+            decode,
             parts,
             part,
         }
@@ -217,7 +221,7 @@ impl AttentionTiling {
         let warps = (up(sizes.keys, keys).min(WARPS) as u64).next_power_of_two() as i64;
         let mut cut =
             AttentionTiling::new(sizes, units, [rows, keys, columns], sizes.depth, warps * 32);
-        cut.few = Some(DecodeTiling { lanes, at_once });
+        cut.decode = Some(DecodeTiling { lanes, at_once });
         let resident = if rows <= 4 { 12 } else { 8 } / warps;
         cut.cut_keys(processors * resident, keys * warps, 1);
         cut
@@ -355,7 +359,7 @@ mod tests {
             ([8, 512, 128, 512, 128], MultiplyUnit::Tf32, [16, 16, 128, 1, 1]),
         ];
         for ([batch, rows, columns, keys, depth], units, expected) in cases {
-            let c = AttentionTiling::of(
+            let c = AttentionTiling::choose(
                 AttentionExtents { batch, rows, columns, keys, depth },
                 units,
                 132,

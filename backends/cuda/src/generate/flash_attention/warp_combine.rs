@@ -35,7 +35,7 @@ pub fn largest(e: &mut Emitter<'_>, c: &AttentionTiling) -> String {
 
 /// Stores what all warps have together: some columns at a time go through shared memory.
 pub fn results(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>, exp: &str) {
-    let c = &p.cut;
+    let c = &p.tiling;
     let (kind, warps, sharing) = (e.index_type(), c.threads / 32, c.sharing);
     let width = if c.columns % SHARED_COLUMNS == 0 { SHARED_COLUMNS } else { SHARED_COLUMNS / 2 };
     let stride = width + 4;

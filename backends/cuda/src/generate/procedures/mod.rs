@@ -72,27 +72,27 @@ pub struct Procedure {
     /// What lies in its scratch memory.
     pub scratch: Vec<TypedShape>,
     /// What comes before the launches.
-    pub before: Option<Prologue>,
+    pub prologue: Option<Prologue>,
     /// The launches.
-    pub parts: Vec<ProcedureLaunch>,
+    pub launches: Vec<ProcedureLaunch>,
     /// In place of the last of these, a launch whose blocks wait for each other, where a device lets them.
-    pub together: Option<ProcedureLaunch>,
+    pub cooperative: Option<ProcedureLaunch>,
 }
 
 impl Procedure {
     /// One of launches alone.
     pub fn of(scratch: Vec<TypedShape>, parts: Vec<ProcedureLaunch>) -> Procedure {
-        Procedure { scratch, before: None, parts, together: None }
+        Procedure { scratch, prologue: None, launches: parts, cooperative: None }
     }
 }
 
 /// Writes the launches for arguments and results of these types.
-type Writer = fn(&Env, &[TypedShape], &[TypedShape]) -> Result<Procedure, String>;
+type ProcedureWriter = fn(&Env, &[TypedShape], &[TypedShape]) -> Result<Procedure, String>;
 /// The same, for a device.
 type TunedWriter = fn(&Env, &[TypedShape], Tuning) -> Result<Procedure, String>;
 
 const TUNED_WRITERS: &[(&str, TunedWriter)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
-const WRITERS: &[(&str, Writer)] = &[
+const WRITERS: &[(&str, ProcedureWriter)] = &[
     ("bit_cast", sort_scatter::bit_cast),
     ("sort_places", sort_scatter::sort_places),
     ("scatter", sort_scatter::scatter),
@@ -185,14 +185,14 @@ impl Generator<'_> {
         }
         let places = &memory.places;
         let site = ProcedureSite { of, kernel, node, places, scratch: own };
-        if let Some(before) = &procedure.before {
+        if let Some(before) = &procedure.prologue {
             memory.scratch = self.prologue(before, &site, memory.scratch)?;
         }
         let mut out = vec![];
-        for part in procedure.parts.iter().filter(|p| p.blocks > 0) {
+        for part in procedure.launches.iter().filter(|p| p.blocks > 0) {
             out.push(self.part(part, &site, false)?);
         }
-        if let Some(part) = &procedure.together {
+        if let Some(part) = &procedure.cooperative {
             let mut launch = self.part(part, &site, true)?;
             launch.fallback = out.pop().map(Box::new);
             out.push(launch);

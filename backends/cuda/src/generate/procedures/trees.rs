@@ -17,7 +17,7 @@ const THREADS: u32 = 256;
 const MOST_LEAVES: i64 = 1 << 24;
 
 /// Weights of leaves that have any number of them.
-struct Weights {
+struct LeafWeights {
     /// Their places, in the order of their leaves.
     order: Vec<i64>,
     /// Where those of each leaf begin in that order, and the end.
@@ -25,19 +25,19 @@ struct Weights {
 }
 
 /// The shape of the trees: nodes are numbers from 0 on, the leaf `i` is `-1 - i`.
-struct Trees {
+struct TreeEnsemble {
     features: Vec<i64>,
     missing: Vec<i64>,
     branches: [Vec<i64>; 2],
     roots: Vec<i64>,
     leaf_targets: Vec<i64>,
     /// None if every leaf has the weight of its number.
-    listed: Option<Weights>,
+    listed: Option<LeafWeights>,
 }
 
-impl Trees {
+impl TreeEnsemble {
     /// The trees of an application with so many splits, modes and weights.
-    fn of(env: &Env, n: usize, modes: usize, weights: usize) -> Result<Trees, String> {
+    fn of(env: &Env, n: usize, modes: usize, weights: usize) -> Result<TreeEnsemble, String> {
         let list = |name: &str| {
             let integers = env.attr(name).and_then(Attr::as_i64s);
             integers.ok_or_else(|| format!("`{name}` is a list of integers"))
@@ -64,7 +64,8 @@ impl Trees {
         missing.resize(n, 0);
         let leaf_targets = list("leaf_targets")?;
         let listed = by_leaf(&list("leaves")?, weights)?;
-        let mut trees = Trees { features, missing, branches, roots: roots?, leaf_targets, listed };
+        let mut trees =
+            TreeEnsemble { features, missing, branches, roots: roots?, leaf_targets, listed };
         // A root both of whose branches are the same leaf is that leaf.
         for root in &mut trees.roots {
             let [a, b] = [0, 1].map(|k| trees.branches[k][*root as usize]);
@@ -91,7 +92,7 @@ impl Trees {
 }
 
 /// The weights of each leaf, if `leaves` tells whose they are.
-fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<Weights>, String> {
+fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<LeafWeights>, String> {
     if leaves.is_empty() {
         return Ok(None);
     }
@@ -103,7 +104,7 @@ fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<Weights>, String> {
     order.sort_by_key(|&place| leaves[place as usize]);
     let sorted: Vec<i64> = order.iter().map(|&place| leaves[place as usize]).collect();
     let first = (0..most + 2).map(|l| sorted.partition_point(|&s| s < l) as i64).collect();
-    Ok(Some(Weights { order, first }))
+    Ok(Some(LeafWeights { order, first }))
 }
 
 /// A table of integers.
@@ -145,7 +146,7 @@ pub fn tree_ensemble(
         return Err("the argument and the result have two axes".into());
     };
     let (nodes, members, leaves) = (splits[0], members[0], weights[0]);
-    let trees = Trees::of(env, nodes, modes[0], leaves)?;
+    let trees = TreeEnsemble::of(env, nodes, modes[0], leaves)?;
     let walk = trees.walk()?;
     let combine = env.attr("aggregate").and_then(Attr::as_i64).unwrap_or(1);
     let all = (b * trees.roots.len().max(targets)).max(members).max(nodes) as u64;
@@ -246,7 +247,7 @@ pub fn tree_ensemble(
     total.line(1, format!("for ({kind} tree = 0; tree < {}; ++tree) {{", trees.roots.len()));
     total.line(2, format!("long long leaf = s2[row * {} + tree];", trees.roots.len()));
     let known = trees.leaf_targets.len();
-    if let Some(Weights { order, first }) = &trees.listed {
+    if let Some(LeafWeights { order, first }) = &trees.listed {
         let mut first = first.clone();
         first.push(order.len() as i64);
         table(&mut total, "order", order);

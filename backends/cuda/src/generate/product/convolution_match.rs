@@ -33,40 +33,40 @@ pub struct ConvolutionMatch {
 
 /// A variable of an index, its extent, and how far its next place is.
 #[derive(Clone, Copy)]
-struct Step {
+struct IndexTerm {
     slot: Slot,
     extent: i64,
     by: i64,
 }
 
 /// An axis of the image as it is in memory, and the variables in its index.
-struct Axis {
+struct ImageAxis {
     extent: i64,
     /// Zeros before it.
     low: i64,
     /// Whether reads are checked to be inside.
     is_bounded: bool,
     /// Variables of the result that weights do not depend on, those that they do, and those of the sum.
-    places: Vec<Step>,
-    groups: Vec<Step>,
-    deep: Vec<Step>,
+    places: Vec<IndexTerm>,
+    groups: Vec<IndexTerm>,
+    deep: Vec<IndexTerm>,
 }
 
 /// The image, with its axes from the outermost one on that have more than one element.
-struct Image {
-    axes: Vec<(usize, Axis)>,
+struct ImageAccess {
+    axes: Vec<(usize, ImageAxis)>,
     rank: usize,
 }
 
 /// All of a convolution but what follows it.
-struct Shape {
+struct ConvolutionShape {
     count: i64,
-    groups: Option<Step>,
-    channels: Option<Step>,
-    outside: Option<Step>,
+    groups: Option<IndexTerm>,
+    channels: Option<IndexTerm>,
+    outside: Option<IndexTerm>,
     windows: Vec<WindowAxis>,
     /// The variables of images, of windows' places and of their elements.
-    images: Option<Step>,
+    images: Option<IndexTerm>,
     places: Vec<Option<Slot>>,
     elements: Vec<Option<Slot>>,
     /// How the image may lie: where it has one channel, both orders are the same.
@@ -78,16 +78,16 @@ fn open(axes: &[(Slot, i64)]) -> impl Iterator<Item = (Slot, i64)> + '_ {
     axes.iter().copied().filter(|a| a.1 != 1)
 }
 
-impl Image {
+impl ImageAccess {
     /// Which axis of a value each variable is in, for a factor of a product.
-    fn of(shape: &[usize], x: &StridedRead, p: &Product, weights: &Affine) -> Option<Image> {
+    fn new(shape: &[usize], x: &StridedRead, p: &Product, weights: &Affine) -> Option<ImageAccess> {
         let mut strides = vec![1i64; shape.len()];
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis].checked_mul(shape[axis] as i64)?;
         }
-        let mut axes: Vec<Axis> = shape
+        let mut axes: Vec<ImageAxis> = shape
             .iter()
-            .map(|&n| Axis {
+            .map(|&n| ImageAxis {
                 extent: n as i64,
                 low: 0,
                 is_bounded: false,
@@ -124,7 +124,7 @@ impl Image {
                     && factor / strides[axis] * (extent - 1) < axes[axis].extent
             };
             let axis = known.or_else(|| (0..axes.len()).find(fits))?;
-            let step = Step { slot, extent, by: factor / strides[axis] };
+            let step = IndexTerm { slot, extent, by: factor / strides[axis] };
             let list = match (is_deep, weights.factor(slot) != 0) {
                 (true, true) => &mut axes[axis].deep,
                 (true, false) => return None,
@@ -135,16 +135,16 @@ impl Image {
         }
         let constant: i64 = axes.iter().zip(&strides).map(|(a, s)| -a.low * s).sum();
         let axes = axes.into_iter().enumerate().filter(|a| a.1.extent != 1).collect();
-        (constant == x.offset.constant).then_some(Image { axes, rank: shape.len() })
+        (constant == x.offset.constant).then_some(ImageAccess { axes, rank: shape.len() })
     }
 }
 
-impl Axis {
+impl ImageAxis {
     /// What windows do along this axis.
     fn window(&self) -> Option<WindowAxis> {
         let [place] = self.places[..] else { return None };
         let element = match self.deep[..] {
-            [] => Step { slot: place.slot, extent: 1, by: 1 },
+            [] => IndexTerm { slot: place.slot, extent: 1, by: 1 },
             [one] => one,
             _ => return None,
         };
@@ -174,7 +174,7 @@ impl Axis {
 }
 
 /// The step of a list that has one at most.
-fn single(list: &[Step]) -> Option<Option<Step>> {
+fn single(list: &[IndexTerm]) -> Option<Option<IndexTerm>> {
     match list {
         [] => Some(None),
         [one] => Some(Some(*one)),
@@ -182,13 +182,13 @@ fn single(list: &[Step]) -> Option<Option<Step>> {
     }
 }
 
-impl Shape {
-    fn of(image: &Image, p: &Product, weights: &Affine) -> Option<Shape> {
+impl ConvolutionShape {
+    fn recognise(image: &ImageAccess, p: &Product, weights: &Affine) -> Option<ConvolutionShape> {
         let is_read = |slot: Slot| {
-            let lists = |a: &Axis| [&a.places, &a.groups, &a.deep].map(Vec::clone).concat();
+            let lists = |a: &ImageAxis| [&a.places, &a.groups, &a.deep].map(Vec::clone).concat();
             image.axes.iter().any(|a| lists(&a.1).iter().any(|s| s.slot == slot))
         };
-        let mut shape = Shape {
+        let mut shape = ConvolutionShape {
             count: 1,
             groups: None,
             channels: None,
@@ -227,9 +227,9 @@ impl Shape {
             }
         }
         let others = [&p.batch, &p.rows, &p.columns].into_iter().flat_map(|a| open(a));
-        let others: Vec<Step> = others
+        let others: Vec<IndexTerm> = others
             .filter(|a| !is_read(a.0))
-            .map(|(slot, extent)| Step { slot, extent, by: weights.factor(slot) })
+            .map(|(slot, extent)| IndexTerm { slot, extent, by: weights.factor(slot) })
             .collect();
         shape.outside = single(&others)?;
         let has_windows = (1..=MOST).contains(&shape.windows.len());
@@ -306,14 +306,14 @@ fn is_in_order(axes: &[(u64, u64)]) -> bool {
 
 impl ConvolutionMatch {
     /// The stage of `v`, which a product and what follows it yield, as a convolution. Weights that no run changes may lie in any order.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
         product: Value,
         is_fixed: &dyn Fn(Value) -> bool,
     ) -> Option<ConvolutionMatch> {
-        let p = Product::of(e, kernel, product)?;
+        let p = Product::recognise(e, kernel, product)?;
         let sizes = [&p.batch, &p.rows, &p.columns, &p.deep].map(|a| size(a));
         let work = sizes.iter().fold(1i64, |n, d| n.saturating_mul(*d));
         let Term::Real(left) = &p.factors[0] else { return None };
@@ -343,8 +343,8 @@ impl ConvolutionMatch {
             return None;
         }
         let (dtype, extents) = known(&kernel.program, x.value).ok()?;
-        let image = Image::of(&extents, x, p, &w.offset)?;
-        let shape = Shape::of(&image, p, &w.offset)?;
+        let image = ImageAccess::new(&extents, x, p, &w.offset)?;
+        let shape = ConvolutionShape::recognise(&image, p, &w.offset)?;
         if !shape.is_more(image.rank) {
             return None;
         }
@@ -375,9 +375,9 @@ impl ConvolutionMatch {
             false => all.find(|(_, axes)| is_in_order(axes))?,
         };
         work.weights = order;
-        let follows = Epilogue::of(e, kernel, v, p, &|offset: &Affine| {
+        let follows = Epilogue::recognise(e, kernel, v, p, &|offset: &Affine| {
             let outside = shape.channels()[1] as i64;
-            let factor = |s: Option<Step>| s.map_or(0, |s| offset.factor(s.slot));
+            let factor = |s: Option<IndexTerm>| s.map_or(0, |s| offset.factor(s.slot));
             let is_other = |t: &(Slot, i64)| {
                 [shape.groups, shape.outside].iter().flatten().all(|s| s.slot != t.0)
             };

@@ -26,7 +26,7 @@ pub struct Epilogue {
 
 impl Epilogue {
     /// How `v` is made of a product, at the same index; `is_bias` knows offsets of what is added to each channel.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
@@ -39,7 +39,7 @@ impl Epilogue {
             return Some(out);
         }
         if let Some(inner) = gelu_tanh::argument(e, v, p) {
-            out = Epilogue::of(e, kernel, inner, p, is_bias)?;
+            out = Epilogue::recognise(e, kernel, inner, p, is_bias)?;
             let is_first = out.activation.replace(Activation::GeluTanh).is_none();
             return is_first.then_some(out);
         }
@@ -47,7 +47,11 @@ impl Epilogue {
         let (of, body) = unfolded(e, v, body, p)?;
         let rectified = zero_or_more(e, of, &body, p);
         out.activation = rectified.map(|_| Activation::Relu);
-        Finder { e, kernel, v, p, is_bias }.terms(of, rectified.unwrap_or(&body), &mut out)?;
+        EpilogueFinder { e, kernel, v, p, is_bias }.terms(
+            of,
+            rectified.unwrap_or(&body),
+            &mut out,
+        )?;
         (out.products == 1).then_some(out)
     }
 }
@@ -90,7 +94,7 @@ fn zero_or_more<'r>(e: &mut Emitter<'_>, of: Value, r: &'r Real, p: &Product) ->
     }
 }
 
-struct Finder<'f, 'k> {
+struct EpilogueFinder<'f, 'k> {
     e: &'f mut Emitter<'k>,
     kernel: &'f KernelProgram,
     v: Value,
@@ -98,7 +102,7 @@ struct Finder<'f, 'k> {
     is_bias: &'f dyn Fn(&Affine) -> bool,
 }
 
-impl Finder<'_, '_> {
+impl EpilogueFinder<'_, '_> {
     /// Adds the terms of a sum.
     fn terms(&mut self, of: Value, r: &Real, out: &mut Epilogue) -> Option<()> {
         let (of, r) = unfolded(self.e, of, r.clone(), self.p)?;

@@ -36,7 +36,7 @@ pub fn argument(e: &mut Emitter<'_>, v: Value, p: &Product) -> Option<Value> {
         }
     }
     let is_argument = |inner: &Value| {
-        let mut curve = Curve { e, p, inner: *inner, left: SAMPLES.len() * MOST * MOST };
+        let mut curve = SampledFunction { e, p, inner: *inner, left: SAMPLES.len() * MOST * MOST };
         SAMPLES.iter().all(|&x| {
             let y = curve.at(v, &p.index, x);
             y.is_some_and(|y| (y - gelu_tanh(x)).abs() <= TOLERANCE * x.abs().max(1.0))
@@ -59,7 +59,7 @@ fn sources(kernel: &KernelProgram, of: Value, r: &Real, to: &mut Vec<Value>) {
 }
 
 /// A value as a function of another one at the same place.
-struct Curve<'c, 'k> {
+struct SampledFunction<'c, 'k> {
     e: &'c mut Emitter<'k>,
     p: &'c Product,
     inner: Value,
@@ -67,7 +67,7 @@ struct Curve<'c, 'k> {
     left: usize,
 }
 
-impl Curve<'_, '_> {
+impl SampledFunction<'_, '_> {
     /// What it is where the other one is `x`, without rounding; `None` if it depends on more.
     fn at(&mut self, of: Value, index: &[Int], x: f64) -> Option<f64> {
         self.left = self.left.checked_sub(1)?;

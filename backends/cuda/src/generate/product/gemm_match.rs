@@ -63,13 +63,13 @@ fn matrix(dtype: DType, offset: &Affine, axes: [&[(Slot, i64)]; 3]) -> Option<Ma
 
 impl GemmMatch {
     /// The stage of `v`, which a product and what follows it yield, as a product of matrices.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
         product: Value,
     ) -> Option<GemmMatch> {
-        let p = Product::of(e, kernel, product)?;
+        let p = Product::recognise(e, kernel, product)?;
         let (rows, columns, depth) = (size(&p.rows), size(&p.columns), size(&p.deep));
         let work =
             [size(&p.batch), rows, columns, depth].iter().fold(1i64, |n, d| n.saturating_mul(*d));
@@ -90,7 +90,7 @@ impl GemmMatch {
         let result = offset_of(&p.shape, &p.index)?;
         let of_left = matrix(dtype, &left.1, [&p.batch, &p.rows, &p.deep])?;
         let of_right = matrix(dtype, &right.1, [&p.batch, &p.deep, &p.columns])?;
-        let follows = Epilogue::of(e, kernel, v, &p, &|offset: &Affine| {
+        let follows = Epilogue::recognise(e, kernel, v, &p, &|offset: &Affine| {
             let only = offset.terms.iter().all(|t| p.columns.iter().any(|c| c.0 == t.0));
             only && apart(offset, &p.columns) == Some(1)
         });

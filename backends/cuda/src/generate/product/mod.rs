@@ -29,7 +29,7 @@ use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::scalar::{IntOp, Monoid, RealOp};
 use mlc_dsl::ir::{DType, Value};
-use smem_pipeline::Element;
+use smem_pipeline::TileElement;
 use std::cmp::Ordering;
 use tile_config::{SIDE, Tiling};
 
@@ -69,7 +69,7 @@ fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
 }
 
 /// Puts the axis of a sum last along which more of what the factors read lies side by side than along the one that is.
-fn side_by_side_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
+fn contiguous_axis_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
     let offsets = factors.each_ref().map(|f| e.analyse_term(v, f).offsets).concat();
     let beside = |a: &(Slot, i64)| match a.1 {
         1 => 0,
@@ -93,7 +93,7 @@ pub struct Int8Factors {
 
 impl Int8Factors {
     /// The bytes of the factors of a value, if their ranges are no larger.
-    fn of(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Int8Factors> {
+    fn fitting(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Int8Factors> {
         let byte = |t: &Term| {
             let Term::Int(i) = t else { return None };
             let (low, high) = ranges::of_term(kernel, v, i)?;
@@ -158,7 +158,7 @@ impl Contraction {
         let index = index_of(&parts, &slots, code.axes.len());
         let (factors, over) = factors_of(probe.body_at(v, &index)?)?;
         let is_whole = matches!(factors[0], Term::Int(_));
-        if is_whole && Int8Factors::of(kernel, v, &factors).is_none() {
+        if is_whole && Int8Factors::fitting(kernel, v, &factors).is_none() {
             return None;
         }
         // What views leave out of an index does not count.
@@ -203,12 +203,16 @@ impl Contraction {
     }
 
     /// A value as a sum of products, however small.
-    pub fn of_any_size(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+    pub fn recognise_any_size(
+        e: &Emitter<'_>,
+        kernel: &KernelProgram,
+        v: Value,
+    ) -> Option<Contraction> {
         Contraction::find(e, kernel, v, None)
     }
 
     /// A value as a sum of products with a shape of its own. An axis is taken apart where rows or columns become more by it.
-    pub fn of(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+    pub fn recognise(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
         let has_shape = |c: &Contraction| c.is_gemv() || c.is_worth_tiles();
         let whole = Contraction::find(e, kernel, v, None)?;
         let product = |c: &Contraction| c.sizes[0] * c.sizes[1];
@@ -280,7 +284,7 @@ pub struct Product {
     pub factors: [Term; 2],
     pub double: bool,
     /// What tiles in shared memory consist of.
-    pub element: Element,
+    pub element: TileElement,
     /// How factors of integers become bytes.
     pub bytes: Option<Int8Factors>,
     pub tiling: Tiling,
@@ -289,11 +293,11 @@ pub struct Product {
 }
 
 /// What tiles of the factors of a product consist of: what tensor cores take, where that is what the factors are.
-fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> Element {
+fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> TileElement {
     let type_of = |v: Value| kernel.program.ty(v).dtype;
     let args = &kernel.program.node(value.node).args;
     if let Term::Int(_) = factors[0] {
-        return Element::Byte(DType::I8);
+        return TileElement::Byte(DType::I8);
     }
     let of = |t: &Term| match t {
         Term::Real(Real::Read(read)) => match read.otherwise {
@@ -304,9 +308,9 @@ fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> Element
     };
     let [left, right] = [of(&factors[0]), of(&factors[1])];
     match (left, type_of(value)) {
-        (Some(d @ (DType::F16 | DType::BF16)), _) if left == right => Element::Half(d),
-        (Some(DType::F32), _) if left == right && kernel.tuning.tf32 => Element::Tf32,
-        (_, own) => Element::Real(own == DType::F64),
+        (Some(d @ (DType::F16 | DType::BF16)), _) if left == right => TileElement::Half(d),
+        (Some(DType::F32), _) if left == right && kernel.tuning.tf32 => TileElement::Tf32,
+        (_, own) => TileElement::Real(own == DType::F64),
     }
 }
 
@@ -318,8 +322,8 @@ pub fn size(axes: &[(Slot, i64)]) -> i64 {
 impl Product {
     /// A sum of products with a shape of its own. Tiles have its last axis among their columns, if it is not one of the batch; what is
     /// thin has fewer rows than columns.
-    pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
-        let mut c = Contraction::of(e, kernel, value)?;
+    pub fn recognise(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
+        let mut c = Contraction::recognise(e, kernel, value)?;
         let apart = c.take_apart(e, kernel, value)?;
         let shape = kernel.program.ty(value).known_shape()?;
         let slots: Vec<Slot> = c.parts.iter().map(|p| e.variable(p.2)).collect();
@@ -327,8 +331,8 @@ impl Product {
         let axes =
             |list: &[usize]| list.iter().map(|&p| (slots[p], c.parts[p].2)).collect::<Vec<_>>();
         let (factors, mut deep) = factors_of(e.body_with_split_axes(value, &index, &apart)?)?;
-        side_by_side_last(e, value, &factors, &mut deep);
-        let bytes = Int8Factors::of(kernel, value, &factors);
+        contiguous_axis_last(e, value, &factors, &mut deep);
+        let bytes = Int8Factors::fitting(kernel, value, &factors);
         let last = (0..c.parts.len()).rev().find(|&p| c.parts[p].2 != 1);
         let is_gemv = c.is_gemv();
         let turned = match is_gemv {
@@ -362,16 +366,21 @@ impl Product {
             gemv: None,
         };
         if is_gemv {
-            product.gemv = Some(Gemv::of(e, &product, kernel.tuning.processors));
+            product.gemv = Some(Gemv::choose(e, &product, kernel.tuning.processors));
         }
         Some(product)
     }
 
-    fn tiling(kernel: &KernelProgram, sizes: [i64; 4], element: Element, is_gemv: bool) -> Tiling {
+    fn tiling(
+        kernel: &KernelProgram,
+        sizes: [i64; 4],
+        element: TileElement,
+        is_gemv: bool,
+    ) -> Tiling {
         let processors = kernel.tuning.processors;
         let is_asked = kernel.tuning.warpgroups == Warpgroups::Always;
         let wide = (is_asked && !is_gemv).then(|| warpgroups::tiling(sizes, element, processors));
-        wide.flatten().unwrap_or_else(|| Tiling::of(sizes, element, processors))
+        wide.flatten().unwrap_or_else(|| Tiling::choose(sizes, element, processors))
     }
 
     /// Other tilings that may be faster on a device, of what is large enough to be worth the time to find out.
@@ -393,8 +402,8 @@ impl Product {
     }
 
     /// What tiles of the factor of rows (0) or columns (1) consist of.
-    pub fn element_of(&self, side: usize) -> Element {
-        self.bytes.map_or(self.element, |b| Element::Byte(b.types[side]))
+    pub fn element_of(&self, side: usize) -> TileElement {
+        self.bytes.map_or(self.element, |b| TileElement::Byte(b.types[side]))
     }
 
     /// Parts of the depth: of more than one, the block that ends last adds the sums ([`split_k`](split_k)).

@@ -2,7 +2,7 @@
 //!
 //! A factor is computed where it is loaded, from whatever precedes it; elements outside are 0.
 
-use super::super::emit::{Emitter, Source, coordinates, side_by_side};
+use super::super::emit::{Emitter, VectorSource, coordinates, vector_width};
 use super::super::spelling as spell;
 use super::strided_read::in_memory;
 use super::tile_config::SIDE;
@@ -16,7 +16,7 @@ pub const THREADS: u32 = (SIDE * SIDE) as u32;
 
 /// What a tile in shared memory consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
+pub enum TileElement {
     /// Floats, of 64 bits if the flag says so, for ordinary multiplications.
     Real(bool),
     /// Floats of which tensor cores take 19 bits.
@@ -27,23 +27,23 @@ pub enum Element {
     Byte(DType),
 }
 
-impl Element {
+impl TileElement {
     /// The type of C++.
     pub fn name(self) -> &'static str {
         match self {
-            Element::Real(double) => spell::real(double),
-            Element::Tf32 => spell::real(false),
-            Element::Half(dtype) | Element::Byte(dtype) => spell::stored(dtype),
+            TileElement::Real(double) => spell::real(double),
+            TileElement::Tf32 => spell::real(false),
+            TileElement::Half(dtype) | TileElement::Byte(dtype) => spell::stored(dtype),
         }
     }
 
     /// Elements of 16 bytes.
     pub fn widest(self) -> i64 {
         match self {
-            Element::Real(true) => 2,
-            Element::Real(false) | Element::Tf32 => 4,
-            Element::Half(_) => 8,
-            Element::Byte(_) => 16,
+            TileElement::Real(true) => 2,
+            TileElement::Real(false) | TileElement::Tf32 => 4,
+            TileElement::Half(_) => 8,
+            TileElement::Byte(_) => 16,
         }
     }
 
@@ -51,31 +51,31 @@ impl Element {
     /// barriers are fewer.
     pub fn depth(self, elements: i64, depth: i64) -> i64 {
         match self {
-            Element::Real(_) | Element::Tf32 => 16,
-            Element::Half(_) if elements <= 8 && (depth % 64 == 0 || depth >= 256) => 64,
-            Element::Half(_) | Element::Byte(_) => 32,
+            TileElement::Real(_) | TileElement::Tf32 => 16,
+            TileElement::Half(_) if elements <= 8 && (depth % 64 == 0 || depth >= 256) => 64,
+            TileElement::Half(_) | TileElement::Byte(_) => 32,
         }
     }
 
     /// The type in memory whose elements are what a tile consists of.
     fn stored(self) -> DType {
         match self {
-            Element::Real(true) => DType::F64,
-            Element::Real(false) | Element::Tf32 => DType::F32,
-            Element::Half(dtype) | Element::Byte(dtype) => dtype,
+            TileElement::Real(true) => DType::F64,
+            TileElement::Real(false) | TileElement::Tf32 => DType::F32,
+            TileElement::Half(dtype) | TileElement::Byte(dtype) => dtype,
         }
     }
 
-    fn of(self, e: &Emitter<'_>, value: &str) -> String {
+    fn convert(self, e: &Emitter<'_>, value: &str) -> String {
         match self {
-            Element::Real(_) | Element::Tf32 => value.into(),
-            Element::Half(dtype) | Element::Byte(dtype) => e.stored_element(dtype, value),
+            TileElement::Real(_) | TileElement::Tf32 => value.into(),
+            TileElement::Half(dtype) | TileElement::Byte(dtype) => e.stored_element(dtype, value),
         }
     }
 }
 
 /// A factor and its tiles.
-pub struct Factor<'a> {
+pub struct FactorTile<'a> {
     /// The shared array.
     pub name: &'static str,
     /// The variable with the tile's first place, and how many places there are.
@@ -89,7 +89,7 @@ pub struct Factor<'a> {
     shift: i64,
     product: Value,
     double: bool,
-    pub element: Element,
+    pub element: TileElement,
     /// Depth of a tile.
     pub depth: i64,
     /// Lines of a tile, and whether those of a step lie side by side in shared memory; otherwise the steps of a line do.
@@ -103,7 +103,7 @@ pub struct Factor<'a> {
 }
 
 /// Axes, and the name of a position along them.
-type At<'a> = (&'a [(Slot, i64)], &'static str);
+type AxesAt<'a> = (&'a [(Slot, i64)], &'static str);
 
 /// Whether more of what a factor of a product reads lies side by side along the depth than along its own axes.
 pub fn runs_along_depth(
@@ -119,21 +119,21 @@ pub fn runs_along_depth(
     runs(deep) > runs(own)
 }
 
-impl<'a> Factor<'a> {
+impl<'a> FactorTile<'a> {
     /// The factor of rows (0) or columns (1), loaded in the way that combines the most accesses.
     pub fn new(
         e: &mut Emitter<'_>,
         p: &'a Product,
         side: usize,
         lines: i64,
-        element: Element,
-    ) -> Factor<'a> {
-        let mut f = Factor::by_step(e, p, side, lines, element);
+        element: TileElement,
+    ) -> FactorTile<'a> {
+        let mut f = FactorTile::by_step(e, p, side, lines, element);
         f.by_step = match element {
-            Element::Real(_) => true,
-            Element::Tf32 | Element::Half(_) => !f.along_depth,
+            TileElement::Real(_) => true,
+            TileElement::Tf32 | TileElement::Half(_) => !f.along_depth,
             // A register holds four steps of a line.
-            Element::Byte(_) => false,
+            TileElement::Byte(_) => false,
         };
         f
     }
@@ -143,14 +143,14 @@ impl<'a> Factor<'a> {
         p: &'a Product,
         side: usize,
         lines: i64,
-        element: Element,
-    ) -> Factor<'a> {
+        element: TileElement,
+    ) -> FactorTile<'a> {
         let (name, first, along) = match side {
             0 => ("left", "row", &p.rows),
             _ => ("right", "column", &p.columns),
         };
         let (count, factor) = (size(along), &p.factors[side]);
-        let mut f = Factor {
+        let mut f = FactorTile {
             name,
             first,
             count,
@@ -170,9 +170,9 @@ impl<'a> Factor<'a> {
         };
         for along_depth in [false, true] {
             f.along_depth = along_depth;
-            f.width = side_by_side(f.side(), element.widest());
+            f.width = vector_width(f.side(), element.widest());
             let accesses = e.count_accesses(|e| f.elements(e, &mut |_, _| {}));
-            if f.width > 1 && accesses.together > accesses.apart {
+            if f.width > 1 && accesses.vectorized > accesses.scalar {
                 return f;
             }
         }
@@ -189,7 +189,7 @@ impl<'a> Factor<'a> {
     /// banks, and of 32 for tensor cores, where neighbouring threads read neighbouring steps of a line.
     pub fn stride(&self) -> i64 {
         match (self.element, self.by_step) {
-            (Element::Tf32, true) => self.lines + 8,
+            (TileElement::Tf32, true) => self.lines + 8,
             (element, true) => self.lines + element.widest(),
             (element, false) => self.depth + element.widest(),
         }
@@ -240,8 +240,8 @@ impl<'a> Factor<'a> {
 
     /// The same factor as it is copied from memory without passing through registers, if it is there as it is, or 0 outside of what is there:
     /// by up to 16 bytes, 4 at least, where they lie side by side in both memories.
-    pub fn copied(&self, e: &Emitter<'_>) -> Option<Factor<'a>> {
-        if let Element::Byte(_) = self.element {
+    pub fn copied(&self, e: &Emitter<'_>) -> Option<FactorTile<'a>> {
+        if let TileElement::Byte(_) = self.element {
             return None;
         }
         let bytes = self.element.stored().size() as i64;
@@ -251,7 +251,7 @@ impl<'a> Factor<'a> {
         all.map(|(width, along_depth)| {
             // A single element lies wherever threads read it best.
             let by_step = if width == 1 { self.by_step } else { !along_depth };
-            Factor { width, along_depth, by_step, ..*self }
+            FactorTile { width, along_depth, by_step, ..*self }
         })
         // Threads beside each other read what lies side by side.
         .filter(|f| f.width > 1 || f.along_depth == self.along_depth)
@@ -262,10 +262,10 @@ impl<'a> Factor<'a> {
     }
 
     /// Where an access begins in memory.
-    fn source(&self, e: &mut Emitter<'_>) -> Option<Source> {
+    fn source(&self, e: &mut Emitter<'_>) -> Option<VectorSource> {
         let Term::Real(factor) = self.factor else { return None };
         let (own, at) = self.axes();
-        if side_by_side(at.0, self.width) != self.width {
+        if vector_width(at.0, self.width) != self.width {
             return None;
         }
         coordinates(e, own.1, own.0);
@@ -332,7 +332,7 @@ impl<'a> Factor<'a> {
     }
 
     /// The axes that neighbouring accesses tell apart and their position, and the same of those that an access lies along.
-    fn axes(&self) -> (At<'a>, At<'a>) {
+    fn axes(&self) -> (AxesAt<'a>, AxesAt<'a>) {
         match self.along_depth {
             true => ((self.along, "place"), (self.deep, "deep")),
             false => ((self.deep, "deep"), (self.along, "place")),
@@ -346,8 +346,8 @@ impl<'a> Factor<'a> {
         e.lanes(at.1, at.0, self.width, |e| {
             let value = e.term_of(self.product, self.double, self.factor);
             let value = match self.shift {
-                0 => self.element.of(e, &value),
-                by => self.element.of(e, &format!("{value} + {by}")),
+                0 => self.element.convert(e, &value),
+                by => self.element.convert(e, &format!("{value} + {by}")),
             };
             put(e, &value);
         });

@@ -27,7 +27,7 @@ pub fn unaligned_weights(kernel: &KernelProgram) -> BTreeSet<ConstId> {
     for stage in stages(kernel) {
         let Some(product) = stage.schedule.product() else { continue };
         let mut e = Emitter::with_stored(kernel, values.iter());
-        let Some(p) = Product::of(&mut e, kernel, product) else { continue };
+        let Some(p) = Product::recognise(&mut e, kernel, product) else { continue };
         for (along, factor) in [&p.rows, &p.columns].into_iter().zip(&p.factors) {
             for (v, offset) in e.analyse_term(p.value, factor).offsets {
                 let Some((c, row)) = exchangeable(kernel, v) else { continue };

@@ -14,7 +14,7 @@ use mlc_dsl::eval::Env;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::Library;
-use persistent::Form;
+use persistent::CellKind;
 use std::fmt::Write;
 
 /// Bytes of shared memory that a block has without being asked for more at the launch.
@@ -65,7 +65,7 @@ impl Text {
 }
 
 impl Layer {
-    fn of(env: &Env, args: &[TypedShape], gates: usize) -> Result<Layer, String> {
+    fn new(env: &Env, args: &[TypedShape], gates: usize) -> Result<Layer, String> {
         let (Some([steps, batch, _]), Some([directions, _, hidden])) =
             (args.first().map(|a| a.1.as_slice()), args.get(2).map(|a| a.1.as_slice()))
         else {
@@ -209,9 +209,9 @@ impl Layer {
         let gates = vec![self.reversed.len(), self.steps, self.batch, self.rows()];
         Procedure {
             scratch: vec![(self.scratch_type(), gates)],
-            before: Some(Prologue { program: inputs, arguments: vec![0, 1, 3], into: 0 }),
-            parts: vec![steps],
-            together: None,
+            prologue: Some(Prologue { program: inputs, arguments: vec![0, 1, 3], into: 0 }),
+            launches: vec![steps],
+            cooperative: None,
         }
     }
 }
@@ -256,7 +256,7 @@ fn inputs(library: &Library, types: &[TypedShape]) -> Result<Program, String> {
 
 /// Gates in the order input, output, forget, cell.
 pub fn lstm(env: &Env, args: &[TypedShape], tuning: Tuning) -> Result<Procedure, String> {
-    let l = Layer::of(env, args, 4)?;
+    let l = Layer::new(env, args, 4)?;
     let real = l.real();
     let mut t = l.begin(args, "cell");
     l.units(&mut t, 1);
@@ -275,12 +275,12 @@ pub fn lstm(env: &Env, args: &[TypedShape], tuning: Tuning) -> Result<Procedure,
     t.line(3, "state[j] = shown;");
     t.line(3, l.store("y0[result + j]", "shown"));
     t.line(2, "}");
-    Ok(l.with_persistent_kernel(l.end(args, t, &["state", "cell"]), args, (Form::Lstm, tuning)))
+    Ok(l.with_persistent_kernel(l.end(args, t, &["state", "cell"]), args, CellKind::Lstm, tuning))
 }
 
 /// Gates in the order update, reset, hidden.
 pub fn gru(env: &Env, args: &[TypedShape], tuning: Tuning) -> Result<Procedure, String> {
-    let l = Layer::of(env, args, 3)?;
+    let l = Layer::new(env, args, 3)?;
     let (real, hidden) = (l.real(), l.hidden);
     let mut t = l.begin(args, "inner");
     l.units(&mut t, 1);
@@ -311,6 +311,6 @@ pub fn gru(env: &Env, args: &[TypedShape], tuning: Tuning) -> Result<Procedure, 
     t.line(3, "state[j] = shown;");
     t.line(3, l.store("y0[result + j]", "shown"));
     t.line(2, "}");
-    let form = if resets_after(env) { Form::GruAfter } else { Form::GruBefore };
-    Ok(l.with_persistent_kernel(l.end(args, t, &["state"]), args, (form, tuning)))
+    let cell = if resets_after(env) { CellKind::GruResetAfter } else { CellKind::GruResetBefore };
+    Ok(l.with_persistent_kernel(l.end(args, t, &["state"]), args, cell, tuning))
 }

@@ -39,7 +39,7 @@ struct StepLoop {
 }
 
 impl StepLoop {
-    fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, node: NodeId) -> Option<StepLoop> {
+    fn recognise(e: &mut Emitter<'_>, kernel: &KernelProgram, node: NodeId) -> Option<StepLoop> {
         let of = kernel.program.node(node);
         let values = (0..of.types.len() as u32).map(|output| Value { node, output });
         let steps: Vec<(Value, usize, i64)> = values
@@ -195,7 +195,7 @@ impl Generator<'_> {
             let name = if v.node == node { format!("y{}", v.output) } else { format!("x{i}") };
             e.stored.insert(*v, name);
         }
-        let Some(steps) = StepLoop::of(&mut e, kernel, node).filter(|s| s.count > 0) else {
+        let Some(steps) = StepLoop::recognise(&mut e, kernel, node).filter(|s| s.count > 0) else {
             return Ok(vec![]);
         };
         let (blocks, threads) = steps.write(&mut e, kernel, kernel.recurrences[&node]);

@@ -32,7 +32,7 @@ pub struct Scan {
 }
 
 /// What is combined where the comparison holds.
-enum Combined {
+enum ScanBody {
     Real(Real),
     Int(Int),
 }
@@ -69,7 +69,7 @@ fn sides(t: &Truth, m: Slot, n: Slot) -> Option<[bool; 3]> {
 
 impl Scan {
     /// A value as a running reduction that is worth a pass of its own.
-    pub fn of(kernel: &KernelProgram, v: Value) -> Option<Scan> {
+    pub fn recognise(kernel: &KernelProgram, v: Value) -> Option<Scan> {
         let mut e = Emitter::new(kernel);
         let axes = &kernel.code(v)?.axes;
         let slots: Vec<Slot> = axes.iter().map(|a| e.variable(a.1)).collect();
@@ -82,7 +82,7 @@ impl Scan {
         kernel: &KernelProgram,
         v: Value,
         slots: &[Slot],
-    ) -> Option<(Scan, Combined, Slot)> {
+    ) -> Option<(Scan, ScanBody, Slot)> {
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let double = e.double(v);
         let (condition, combined, over, monoid, kind) = match e.body_at(v, &index)? {
@@ -93,7 +93,7 @@ impl Scan {
                 if !matches!(*b, Real::Const(v) if first(v)) {
                     return None;
                 }
-                (*c, Combined::Real(*a), over, monoid, kind)
+                (*c, ScanBody::Real(*a), over, monoid, kind)
             }
             Body::Int(_, Int::Reduce(r)) => {
                 let Reduce { monoid, over, dtype, body: Int::If(c, a, b) } = *r else {
@@ -109,14 +109,14 @@ impl Scan {
                 if !is_first {
                     return None;
                 }
-                (*c, Combined::Int(*a), over, monoid, kind)
+                (*c, ScanBody::Int(*a), over, monoid, kind)
             }
             Body::Real(_) | Body::Int(..) => return None,
         };
         let [(m, count)] = over.as_slice() else { return None };
         let is_read = |s: Slot| match &combined {
-            Combined::Real(r) => r.reads(s),
-            Combined::Int(i) => i.reads(s),
+            ScanBody::Real(r) => r.reads(s),
+            ScanBody::Int(i) => i.reads(s),
         };
         let axes = &kernel.code(v)?.axes;
         let place = |axis: &usize| {
@@ -153,9 +153,9 @@ impl Scan {
         let (op, first) = spell::monoid(self.monoid, self.kind);
         let (kind, name) = (e.index_type(), self.kind.name());
         let value = |e: &mut Emitter<'_>| match (&combined, self.kind) {
-            (Combined::Real(r), ScalarKind::Real(double)) => e.real_of(v, double, r),
-            (Combined::Int(i), _) => e.int_of(v, i),
-            (Combined::Real(_), ScalarKind::Int(_)) => {
+            (ScanBody::Real(r), ScalarKind::Real(double)) => e.real_of(v, double, r),
+            (ScanBody::Int(i), _) => e.int_of(v, i),
+            (ScanBody::Real(_), ScalarKind::Int(_)) => {
                 unreachable!("floats are combined as floats")
             }
         };

@@ -32,7 +32,7 @@ pub struct SplitReduction {
 
 impl SplitReduction {
     /// A value as a reduction that is worth it.
-    pub fn of(kernel: &KernelProgram, v: Value) -> Option<SplitReduction> {
+    pub fn recognise(kernel: &KernelProgram, v: Value) -> Option<SplitReduction> {
         let code = kernel.code(v)?;
         let (monoid, kind, over) = match &code.body {
             Body::Real(Real::Reduce(r)) => {

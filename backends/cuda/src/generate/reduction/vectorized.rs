@@ -3,7 +3,7 @@
 
 use super::super::THREADS;
 use super::super::body::store;
-use super::super::emit::{Emitter, side_by_side, widest};
+use super::super::emit::{Emitter, vector_width, widest};
 use super::super::product::Term;
 use super::super::product::simt::open_unrolled;
 use super::super::spelling::{self as spell, ScalarKind};
@@ -29,7 +29,7 @@ pub struct VectorizedReduction {
 
 impl VectorizedReduction {
     /// The reduction of a value, at these axes, that takes no other one; none along no axis, which has no loop.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         v: Value,
         index: &[Int],
@@ -47,7 +47,7 @@ impl VectorizedReduction {
         let processors = i64::from(e.kernel().tuning.processors);
         // As many side by side as leave no multiprocessor idle, but two.
         let all =
-            [8, 4, 2].into_iter().filter(|&w| w <= widest(dtype) && side_by_side(axes, w) == w);
+            [8, 4, 2].into_iter().filter(|&w| w <= widest(dtype) && vector_width(axes, w) == w);
         let all: Vec<i64> = all.collect();
         let busy = all.iter().find(|w| results / (*w * i64::from(THREADS)) >= processors);
         let width = *busy.or(all.last())?;
@@ -55,7 +55,7 @@ impl VectorizedReduction {
         let wide =
             VectorizedReduction { of, at, body: Term::Real(r.body), over: r.over, monoid, width };
         let accesses = e.count_accesses(|e| wide.sum(e, axes));
-        (accesses.together > 0 && accesses.apart == 0).then_some(wide)
+        (accesses.vectorized > 0 && accesses.scalar == 0).then_some(wide)
     }
 
     /// Writes the function; its blocks and their threads.

@@ -20,7 +20,7 @@ const BYTES: i64 = 32 << 10;
 const GAIN: i64 = 2;
 
 /// What windows read along an axis of a value: positions, by output axes and variables of the reduction.
-struct Along {
+struct WindowedAxis {
     position: Affine,
     extent: i64,
     /// How many positions a tile reads.
@@ -30,7 +30,7 @@ struct Along {
 /// Windows over a value in memory.
 pub struct WindowedReduction {
     read: Value,
-    along: Vec<Along>,
+    along: Vec<WindowedAxis>,
     over: Vec<(Slot, i64)>,
     /// Elements of a tile along each output axis.
     tile: Vec<i64>,
@@ -42,7 +42,7 @@ fn up(n: i64, by: i64) -> i64 {
 
 impl WindowedReduction {
     /// The windows of a value, at these axes, that takes one reduction.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         v: Value,
         index: &[Int],
@@ -82,7 +82,7 @@ impl WindowedReduction {
             if !position.terms.iter().all(|t| known(t.0)) {
                 return None;
             }
-            along.push(Along { position, extent: n as i64, span: 1 });
+            along.push(WindowedAxis { position, extent: n as i64, span: 1 });
         }
         let mut w =
             WindowedReduction { read, along, over: over.to_vec(), tile: vec![1; axes.len()] };
@@ -124,7 +124,7 @@ impl WindowedReduction {
 
     /// Whether windows of neighbours along an output axis overlap.
     fn overlaps(&self, slot: Slot) -> bool {
-        let slides = |a: &Along| {
+        let slides = |a: &WindowedAxis| {
             a.position.factor(slot) != 0
                 && self.over.iter().any(|o| o.1 > 1 && a.position.factor(o.0) != 0)
         };

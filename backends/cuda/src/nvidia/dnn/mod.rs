@@ -192,7 +192,11 @@ impl<'t> DescriptorBuilder<'t> {
         Ok(self)
     }
 
-    fn of(self, attribute: i32, other: Handle) -> Result<DescriptorBuilder<'t>, Failure> {
+    fn with_descriptor(
+        self,
+        attribute: i32,
+        other: Handle,
+    ) -> Result<DescriptorBuilder<'t>, Failure> {
         self.with(attribute, ty::DESCRIPTION, &[other])
     }
 
@@ -312,10 +316,10 @@ impl OperationGraph<'_> {
             .done()?;
         let convolution = self.parts.keep(convolution);
         let operation = DescriptorBuilder::new(self.table, kind::OF_CONVOLUTION)?
-            .of(702, convolution)?
-            .of(704, image)?
-            .of(703, weights)?
-            .of(705, to)?
+            .with_descriptor(702, convolution)?
+            .with_descriptor(704, image)?
+            .with_descriptor(703, weights)?
+            .with_descriptor(705, to)?
             .with(700, ty::FLOAT, &[1.0f32])?
             .with(701, ty::FLOAT, &[0.0f32])?
             .done()?;
@@ -338,12 +342,13 @@ impl OperationGraph<'_> {
             what = what.with(2, ty::NAN_PROPAGATION, &[NAN_IS_KEPT])?;
         }
         let what = self.parts.keep(what.done()?);
-        let mut operation =
-            DescriptorBuilder::new(self.table, kind::OF_POINTWISE)?.of(750, what)?.of(751, from)?;
+        let mut operation = DescriptorBuilder::new(self.table, kind::OF_POINTWISE)?
+            .with_descriptor(750, what)?
+            .with_descriptor(751, from)?;
         if let Some(other) = other {
-            operation = operation.of(752, other)?;
+            operation = operation.with_descriptor(752, other)?;
         }
-        let operation = operation.of(753, to)?.done()?;
+        let operation = operation.with_descriptor(753, to)?.done()?;
         self.operations.push(self.parts.keep(operation));
         Ok(())
     }

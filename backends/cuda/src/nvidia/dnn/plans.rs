@@ -104,14 +104,12 @@ fn engines(
     mode: i32,
     target: PlanTarget,
 ) -> Result<Descriptors, Failure> {
-    let heuristics = DescriptorBuilder::new(t, kind::HEURISTICS)?.of(201, graph)?.with(
-        200,
-        ty::HEURISTIC_MODE,
-        &[mode],
-    )?;
+    let heuristics = DescriptorBuilder::new(t, kind::HEURISTICS)?
+        .with_descriptor(201, graph)?
+        .with(200, ty::HEURISTIC_MODE, &[mode])?;
     let heuristics = match target {
         #[cfg(test)]
-        PlanTarget::Device(device) => heuristics.of(204, device)?,
+        PlanTarget::Device(device) => heuristics.with_descriptor(204, device)?,
         _ => heuristics,
     };
     let heuristics = heuristics.done()?;
@@ -148,11 +146,11 @@ fn plan(
     configuration: Handle,
     target: PlanTarget,
 ) -> Result<(Owned, u64), Failure> {
-    let plan = DescriptorBuilder::new(t, kind::PLAN)?.of(401, configuration)?;
+    let plan = DescriptorBuilder::new(t, kind::PLAN)?.with_descriptor(401, configuration)?;
     let plan = match target {
         PlanTarget::Library(handle) => plan.with(400, ty::HANDLE, &[handle])?,
         #[cfg(test)]
-        PlanTarget::Device(device) => plan.of(407, device)?,
+        PlanTarget::Device(device) => plan.with_descriptor(407, device)?,
         #[cfg(test)]
         PlanTarget::None => plan,
     };
