@@ -5,7 +5,7 @@ use super::{Address, Argument, DriverError, Launch, Place};
 use mlc_backends::BackendError;
 use std::sync::OnceLock;
 
-/// Bytes of memory that a block of many shares.
+/// Shared memory of a light block at most, in bytes.
 const LIGHT: u64 = 8 << 10;
 
 /// A launch with the addresses of its arguments.
@@ -16,9 +16,9 @@ pub struct BoundLaunch {
     pub shared: u32,
     pub arguments: Vec<(Address, u64)>,
     pub is_cooperative: bool,
-    /// Whether its blocks share so little memory that many have room beside others.
+    /// Whether its blocks have little shared memory, so that they fit beside others.
     pub is_light: bool,
-    /// What takes its place where the device refuses that blocks wait for each other, and why it does.
+    /// What replaces it where the device refuses a cooperative launch, and why it does.
     pub fallback: Option<Box<BoundLaunch>>,
     pub refused: OnceLock<String>,
 }
@@ -42,7 +42,7 @@ impl BoundLaunch {
         })
     }
 
-    /// What is told of it where it was refused.
+    /// The note where it was refused.
     pub fn note(&self) -> Option<String> {
         let (why, fallback) = (self.refused.get()?, self.fallback.as_ref()?);
         Some(format!("`{}` in place of `{}`: {why}", fallback.function, self.function))
@@ -66,7 +66,7 @@ impl Sequence {
     }
 }
 
-/// The launches of a run as one, why they are, and why they are not.
+/// The megakernel of a run: why it is used, or why not.
 pub struct MegakernelLaunch {
     pub call: BoundLaunch,
     count: usize,
@@ -96,7 +96,7 @@ impl MegakernelLaunch {
         self.refused.get().is_none()
     }
 
-    /// From here on its launches are started by themselves.
+    /// Falls back to separate launches from here on.
     pub fn give_up(&self, why: &DriverError) {
         self.refused.get_or_init(|| why.to_string());
     }

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Memory of a device, given back when this is dropped.
+/// Device memory, freed on drop.
 pub struct Memory {
     driver: Arc<dyn Driver>,
     pub address: Address,
@@ -23,7 +23,7 @@ impl Memory {
         Ok(Memory { driver: driver.clone(), address, bytes })
     }
 
-    /// Copies bytes into it, in order with what else is asked for on a stream.
+    /// Copies bytes into it, in stream order.
     pub fn fill(&self, on: &OwnedStream, bytes: &[u8]) -> Result<(), DriverError> {
         match bytes.is_empty() {
             true => Ok(()),
@@ -31,7 +31,7 @@ impl Memory {
         }
     }
 
-    /// Where so many bytes begin, if they are all inside.
+    /// The address of a range of bytes, if it is inside.
     fn part(&self, from: u64, bytes: u64) -> Option<Address> {
         let inside = from.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         inside.then(|| self.address.after(from))
@@ -45,7 +45,7 @@ impl Drop for Memory {
     }
 }
 
-/// Functions on a device, unloaded when this is dropped.
+/// A module on a device, unloaded on drop.
 pub struct LoadedModule {
     driver: Arc<dyn Driver>,
     pub module: Module,
@@ -64,7 +64,7 @@ impl Drop for LoadedModule {
     }
 }
 
-/// A stream of a plan's own, given back when this is dropped.
+/// A stream of a plan's own, destroyed on drop.
 pub struct OwnedStream {
     driver: Arc<dyn Driver>,
     pub stream: Stream,
@@ -83,7 +83,7 @@ impl Drop for OwnedStream {
     }
 }
 
-/// Recorded launches, forgotten when this is dropped.
+/// A captured graph, destroyed on drop.
 pub struct OwnedGraph {
     driver: Arc<dyn Driver>,
     pub graph: Graph,
@@ -102,7 +102,7 @@ impl Drop for OwnedGraph {
     }
 }
 
-/// A product that a library is ready to compute, given back when this is dropped.
+/// A prepared library operation, released on drop.
 pub struct OwnedLibraryOp {
     driver: Arc<dyn Driver>,
     pub prepared: Prepared,
@@ -185,7 +185,7 @@ pub struct Buffers {
     pub arena: Memory,
     pub kept: Memory,
     pub fault: Memory,
-    /// Where the blocks of a launch wait for each other, and where they find which one ends last, if there are such launches.
+    /// Counters of grid barriers and of last blocks, if there are such launches.
     pub grid: Option<Memory>,
     pub counts: Option<Memory>,
 }
@@ -230,7 +230,7 @@ impl Buffers {
         })
     }
 
-    /// The address of a place with so many bytes behind it, if it has that many.
+    /// The address of a place, if it has so many bytes.
     pub fn address(&self, place: Place, bytes: u64) -> Option<Address> {
         match place {
             Place::Input(i) => self.inputs.get(i)?.as_ref()?.part(0, bytes),
@@ -245,10 +245,10 @@ impl Buffers {
     }
 }
 
-/// Lines of a square that is moved at once, so that the cache holds both of its sides.
+/// Side of a transposed tile: both its source and its target fit the cache.
 const SQUARE: usize = 32;
 
-/// The bytes of a tensor with its last two axes exchanged.
+/// The bytes of a tensor with its last two axes transposed.
 fn transposed_bytes(tensor: &Tensor) -> Vec<u8> {
     let (shape, size) = (tensor.shape(), tensor.dtype().size());
     let [.., rows, columns] = *shape else { return tensor.bytes().to_vec() };
@@ -287,7 +287,7 @@ pub fn size(port: &Port) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// Launches that reach outside the memory that they ask for.
+/// The error of launches that access memory outside of what they declare.
 pub fn misplaced(what: &str) -> BackendError {
     let what = format!("launches outside of their memory (`{what}`)");
     BackendError::Unsupported { backend: NAME, what }

@@ -8,16 +8,16 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Shapes whose launches are kept.
+/// Shapes whose launches are cached.
 const KEPT: usize = 16;
 
-/// What makes launches of a plan with known shapes, for a device.
+/// The code generator for a plan of known shapes.
 pub type Generate = fn(&Plan, &Library, Tuning) -> Result<Launches, BackendError>;
 
 /// A plan ready to run on inputs of any shape that it takes.
 pub struct DynamicShapePlan {
     plan: Plan,
-    /// Whether all shapes are known as they stand.
+    /// Whether all shapes are static.
     fixed: bool,
     library: Arc<Library>,
     generate: (Generate, Tuning),

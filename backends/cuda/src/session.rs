@@ -25,9 +25,9 @@ pub(super) enum Start {
     First,
     /// One by one so far.
     Single,
-    /// One by one, for there is nothing to gain or the device cannot record.
+    /// One by one always: there is nothing to gain, or the device cannot capture.
     Always,
-    /// As they were recorded.
+    /// As a captured graph.
     Recorded(OwnedGraph),
 }
 
@@ -36,21 +36,21 @@ pub struct LaunchedPlan {
     pub(super) launches: Launches,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) each: Sequence,
-    /// All of these as one, unless the device refuses it.
+    /// The megakernel, unless the device refuses it.
     pub(super) megakernel: Option<MegakernelLaunch>,
-    /// Which products run by warpgroups, and why.
+    /// Notes of the chosen variants.
     pub(super) variants: Vec<String>,
-    /// Which of them start early, and why.
+    /// Which launches are programmatic, and why.
     pub(super) early: (EarlyLaunch, String),
-    /// What outputs that are constants are equal to.
+    /// The values of outputs that are constants.
     constants: Arc<DeviceConstants>,
-    /// Held during a run, for runs share all memory.
+    /// Held during a run: runs share all memory.
     pub(super) running: Mutex<Start>,
-    /// Why the launches of a run could not be recorded, if so.
+    /// Why a run could not be captured, if so.
     unrecorded: OnceLock<String>,
     // What follows is given back in this order: nothing runs once the stream has ended.
     pub(super) stream: OwnedStream,
-    /// What libraries compute in place of launches.
+    /// Library calls in place of launches.
     pub(super) choices: LibraryChoices,
     /// Absent if nothing is launched.
     module: Option<LoadedModule>,
@@ -58,7 +58,7 @@ pub struct LaunchedPlan {
 }
 
 impl LaunchedPlan {
-    /// Loads the code, uploads the constants, allocates memory and runs what runs once.
+    /// Loads the code, uploads the constants, allocates memory and runs the setup.
     ///
     /// # Errors
     /// The device refuses, or a launch reaches outside of its memory.
@@ -180,7 +180,7 @@ impl LaunchedPlan {
         done.map_err(|e| self.blamed(e, std::slice::from_ref(call)))
     }
 
-    /// The same for those of every run, some of which libraries take the place of.
+    /// Starts a run: the megakernel, or launches and library calls.
     fn start_each(&self) -> Result<(), DriverError> {
         if let Some(merged) = self.megakernel.as_ref().filter(|m| m.is_used()) {
             match self.start_as_one() {
@@ -191,14 +191,14 @@ impl LaunchedPlan {
         self.start_apart(self.early.0)
     }
 
-    /// All launches of a run as one.
+    /// Starts a run as the megakernel.
     pub(super) fn start_as_one(&self) -> Result<(), DriverError> {
         self.clear(&self.each)?;
         let merged = self.megakernel.iter();
         merged.map(|m| &m.call).try_for_each(|call| self.start_one(call, false))
     }
 
-    /// The launches of a run one by one.
+    /// Starts a run as separate launches.
     pub(super) fn start_apart(&self, early: EarlyLaunch) -> Result<(), DriverError> {
         self.clear(&self.each)?;
         let mut ahead: Option<&BoundLaunch> = None;
@@ -217,7 +217,7 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// Whether a run is one launch that stands for several.
+    /// Whether a run is the megakernel.
     pub(super) fn is_one(&self) -> bool {
         self.megakernel.as_ref().is_some_and(MegakernelLaunch::is_used)
     }
@@ -227,7 +227,7 @@ impl LaunchedPlan {
         &self.each.calls
     }
 
-    /// What a run starts.
+    /// The steps of a run.
     fn steps(&self) -> Vec<RunStep<'_>> {
         self.choices.steps(&self.each.calls)
     }
@@ -249,7 +249,7 @@ impl LaunchedPlan {
         }
     }
 
-    /// Records the launches of a run, if they were started once.
+    /// Captures the launches of a run as a graph, once they were started.
     fn recorded(&self, how: &mut Start) -> Result<(), DriverError> {
         if let Start::Single = how {
             let in_use = self.choices.in_use();
@@ -275,7 +275,7 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// Starts the launches of a run: the first time one by one, then as they were recorded.
+    /// Starts a run: the first time one by one, then as a graph.
     fn start_run(&self, how: &mut Start) -> Result<(), DriverError> {
         self.recorded(how)?;
         match how {
@@ -324,7 +324,7 @@ impl LaunchedPlan {
         self.fault(std::array::from_fn(|_| words.next().map_or(0, i64::from_le_bytes)))
     }
 
-    /// The error of launches that may have brought it about: a context is lost when code fails.
+    /// The error with the launches that may have caused it: a context is lost when code fails.
     fn blamed(&self, error: DriverError, calls: &[BoundLaunch]) -> DriverError {
         let DriverError::Lost { call, reason } = &error else { return error };
         let mut functions: Vec<String> = vec![];
@@ -347,7 +347,7 @@ impl LaunchedPlan {
         DriverError::Kernel { functions, source_text: sources.join("\n"), reason }
     }
 
-    /// The error of a record of a fault, if there is one.
+    /// The error of a fault record, if there is one.
     fn fault(
         &self,
         [any, node, axis, index, extent]: [i64; FAULT_WORDS],
@@ -387,7 +387,7 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// Where the outputs of a run are copied from, and as many bytes for each; none for those that are inputs or constants.
+    /// Sources and host buffers of the outputs; none for those that are inputs or constants.
     fn room_for_outputs(&self) -> Result<Vec<OutputDownload>, BackendError> {
         let room = |(port, place): &(Port, Place)| {
             if let Place::Input(_) | Place::Constant(_) = place {

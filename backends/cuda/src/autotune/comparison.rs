@@ -7,19 +7,19 @@ use crate::{Address, DriverError, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
 
-/// How often each way is timed, and started each time.
+/// Timings of each implementation, and launches per timing.
 const TRIALS: usize = 4;
 const REPEATS: usize = 5;
 
-/// What launches are given to read: the same numbers every time.
+/// Deterministic inputs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestInputs {
     Small,
-    /// Small ones, and NaN as the last element of what is read first.
+    /// Small numbers, and NaN as the last element of the first operand.
     OneNan,
 }
 
-/// What launches of a plan write, for others that may take their place.
+/// The result of launches, against which replacements are compared.
 pub(crate) struct Comparison<'a> {
     plan: &'a LaunchedPlan,
     result: Argument,
@@ -27,7 +27,7 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Gives these launches numbers to read; `None` if they write nothing that has a place.
+    /// Fills the operands of these launches; `None` if they write nothing that has a place.
     pub fn new(
         plan: &'a LaunchedPlan,
         launches: &[Launch],
@@ -48,7 +48,7 @@ impl<'a> Comparison<'a> {
         Ok(found.map(|(result, at)| Comparison { plan, result, at }))
     }
 
-    /// What is there.
+    /// The result that is in memory.
     pub fn read(&self) -> Result<Vec<f64>, BackendError> {
         let (plan, dtype) = (self.plan, self.result.dtype);
         let mut bytes = vec![0; self.result.bytes as usize];
@@ -57,26 +57,26 @@ impl<'a> Comparison<'a> {
         Ok(tensor.map_err(|_| crate::buffers::misplaced("a result"))?.to_f64())
     }
 
-    /// Forgets what is there, so that the next way has to write it.
+    /// Clears the result, so that the next implementation has to write it.
     pub fn clear(&self) -> Result<(), DriverError> {
         self.plan.driver.clear(self.plan.stream.stream, self.at, self.result.bytes)
     }
 
-    /// By how much of the largest element what is there differs from what is expected, if that is more than rounding explains.
+    /// The error relative to the largest element, if it is more than rounding explains.
     pub fn disagreement(&self, expected: &[f64]) -> Result<Option<f64>, BackendError> {
         let error = difference(expected, &self.read()?);
         Ok((error.is_nan() || error > tolerance(self.result.dtype)).then_some(error))
     }
 }
 
-/// Launches of a way that are recorded together: so many that starting them takes the host less time than the device needs for them.
+/// Launches captured in one graph: enough for launch overhead to be hidden by the device's work.
 const RECORDED: usize = 16;
 
-/// The least seconds of each way within a recorded run, as launches follow each other there; `None` without a clock. Where a device does not
-/// record, launches are started one by one, and what the host needs for that counts.
+/// The least seconds of each implementation within a captured graph, as launches follow each other there; `None` without a clock. Where a
+/// device does not capture, launches are started one by one, and launch overhead counts.
 ///
 /// # Errors
-/// A way cannot be started, or not be recorded, as then a run with it could not be either.
+/// An implementation cannot be launched, or not be captured: then a run with it could not be either.
 pub(crate) fn times_recorded(
     plan: &LaunchedPlan,
     ways: usize,
@@ -98,7 +98,7 @@ pub(crate) fn times_recorded(
     Ok(found.map(|all| all.into_iter().map(|s| s / RECORDED as f64).collect()))
 }
 
-/// The least seconds of each way, started one after the other; `None` without a clock.
+/// The least seconds of each implementation, launched one after the other; `None` without a clock.
 pub(crate) fn times(
     plan: &LaunchedPlan,
     ways: usize,
@@ -107,7 +107,7 @@ pub(crate) fn times(
     least_seconds(plan, ways, REPEATS, start)
 }
 
-/// The least seconds of each way, which is started so many times in a row.
+/// The least seconds of each implementation, launched `repeats` times in a row.
 fn least_seconds(
     plan: &LaunchedPlan,
     ways: usize,
@@ -125,7 +125,7 @@ fn least_seconds(
     Ok(Some((0..ways).map(least).collect()))
 }
 
-/// Bytes of small numbers of a type, the same every time, the last one NaN if said; zeros of types that are no floats.
+/// Bytes of small pseudo-random floats, the last one NaN if `nan`; zeros for other types.
 fn numbers(dtype: DType, bytes: u64, nan: bool) -> Vec<u8> {
     let count = bytes as usize / dtype.size();
     let mut state = 1u32;
@@ -144,7 +144,7 @@ fn numbers(dtype: DType, bytes: u64, nan: bool) -> Vec<u8> {
     }
 }
 
-/// The largest difference of two results as a part of the largest element.
+/// The largest difference of two results, relative to the largest element.
 fn difference(own: &[f64], other: &[f64]) -> f64 {
     let largest = own.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
     let apart = own.iter().zip(other).map(|(a, b)| match a == b || a.is_nan() && b.is_nan() {
@@ -156,7 +156,7 @@ fn difference(own: &[f64], other: &[f64]) -> f64 {
     if most == 0.0 { 0.0 } else { most / largest }
 }
 
-/// Up to what part of the largest element results may differ that are accumulated in `f32` in another order, and rounded.
+/// Tolerance, relative to the largest element, for results accumulated in `f32` in another order, and rounded.
 pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 4e-3,

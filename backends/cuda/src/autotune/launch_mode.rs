@@ -11,11 +11,11 @@ use mlc_backends::BackendError;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-/// Which launches come onto the device before the ones ahead of them have ended.
+/// Which launches use programmatic dependent launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyLaunch {
     None,
-    /// Those that share little memory: where few multiprocessors have room left, blocks that share much crowd on them.
+    /// Those with little shared memory: blocks with much would crowd on the few multiprocessors that have room left.
     Light,
     All,
 }
@@ -23,9 +23,9 @@ pub enum EarlyLaunch {
 /// How a run is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaunchMode {
-    /// As one launch.
+    /// As one launch, the megakernel.
     Megakernel,
-    /// As its launches.
+    /// As separate launches.
     Separate(EarlyLaunch),
 }
 
@@ -37,7 +37,7 @@ impl LaunchMode {
         LaunchMode::Separate(EarlyLaunch::All),
     ];
 
-    /// What a device keeps of a choice.
+    /// The record of a choice that a device keeps.
     fn name(self) -> &'static str {
         match self {
             LaunchMode::Megakernel => "one",
@@ -48,7 +48,7 @@ impl LaunchMode {
     }
 }
 
-/// A way, the seconds of a run, and the launches as they were recorded.
+/// A mode, the seconds of a run, and the captured graph.
 type TimedMode = (LaunchMode, f64, Option<OwnedGraph>);
 
 impl LaunchedPlan {
@@ -95,7 +95,7 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// The ways that are open.
+    /// The modes that are possible.
     fn ways(&self) -> Vec<LaunchMode> {
         let is_early = self.driver.has_programmatic_launch() && self.calls().len() > 1;
         let is_open = |way: &LaunchMode| match way {
@@ -115,7 +115,7 @@ impl LaunchedPlan {
         }
     }
 
-    /// What tells runs apart, in a line: their code, their grids, and how much of them libraries compute.
+    /// The key of a run, in a line: code, grids, and how much of it libraries compute.
     fn what_runs(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.launches.unit().hash(&mut hasher);
@@ -125,7 +125,7 @@ impl LaunchedPlan {
         format!("a run of {} launches, {:016x}", self.calls().len(), hasher.finish())
     }
 
-    /// Starts a run in one of the ways.
+    /// Starts a run in a mode.
     fn start_in(&self, way: LaunchMode) -> Result<(), DriverError> {
         match way {
             LaunchMode::Megakernel => self.start_as_one(),
@@ -133,7 +133,7 @@ impl LaunchedPlan {
         }
     }
 
-    /// Times all ways; none if the device does not tell.
+    /// Times all modes; none if the device has no clock.
     fn time_modes(&self, ways: &[LaunchMode]) -> Result<Vec<TimedMode>, DriverError> {
         let on = self.stream.stream;
         for memory in self.buffers.inputs.iter().flatten() {

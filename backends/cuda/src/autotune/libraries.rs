@@ -16,38 +16,38 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes that libraries may use beside the operands, of all that a session has them compute in turn: for products, and for convolutions, some
-/// of which turn what they read.
+/// Bytes of the workspace that a session's library calls use in turn: for products, and for convolutions, some of which transpose their
+/// operands.
 const WORKSPACE: u64 = 32 << 20;
 const WORKSPACE_OF_CONVOLUTIONS: u64 = 128 << 20;
-/// Ways of a library that are tried.
+/// Algorithms of a library that are tried.
 const WAYS: usize = 4;
 
-/// How notes, and what a device keeps, name the way without a library.
+/// Names of the choice of generated code: in notes, and in the record that a device keeps.
 const CODE: &str = "generated code";
 const KEPT_CODE: &str = "code";
 
-/// What a library computes in place of launches.
+/// A library call that replaces launches.
 pub struct LibraryChoice {
-    /// In place of these calls.
+    /// The launches that it replaces.
     pub launches: Range<usize>,
     product: OwnedLibraryOp,
     epilogue: Option<BoundLaunch>,
-    /// What it computes, and the function that would, for a note.
+    /// The operation, and the function that it replaces, for a note.
     what: LibraryOp,
     function: String,
-    /// Which alternative it is, and which way of the library.
+    /// The number of the candidate, and that of the library's algorithm.
     way: (usize, usize),
     is_used: AtomicBool,
-    /// What it reads a copy of.
+    /// The permuted copy of an argument.
     _copy: Option<Memory>,
 }
 
-/// Part of a run.
+/// A step of a run.
 pub enum RunStep<'a> {
     /// A launch, and its number.
     Launch(usize, &'a BoundLaunch),
-    /// What a library computes.
+    /// A library call.
     Library(&'a LibraryChoice),
 }
 
@@ -61,23 +61,23 @@ impl<'a> RunStep<'a> {
     }
 }
 
-/// What libraries compute in a session.
+/// The library calls of a session.
 #[derive(Default)]
 pub struct LibraryChoices {
     all: Vec<LibraryChoice>,
     /// The libraries' names and versions.
     libraries: BTreeMap<LibraryKind, String>,
     notes: Mutex<Vec<String>>,
-    /// What was decided, and is told: what is equal is computed in one way.
+    /// Choices so far: equal operations are computed in one way.
     decided: HashMap<Vec<LibraryOp>, Option<(usize, usize)>>,
     _workspace: Option<Memory>,
 }
 
-/// Ways that are not used: why, for a note, and whether the library failed.
+/// Rejected calls: why, for a note, and whether the library failed.
 type RejectedWays = Vec<(LibraryOp, String, bool)>;
 
 impl LibraryChoice {
-    /// A way of a library; `None` if it has no more.
+    /// Prepares an algorithm of a library; `None` if it has no more.
     fn new(
         plan: &LaunchedPlan,
         alternative: &LibraryCandidate,
@@ -114,7 +114,7 @@ impl LibraryChoice {
         }))
     }
 
-    /// What stands for its launches where functions are named.
+    /// Its name in lists of functions.
     pub fn name(&self) -> &'static str {
         match self.what.kind() {
             LibraryKind::Products => "product by the library",
@@ -126,19 +126,19 @@ impl LibraryChoice {
         self.is_used.load(Ordering::Relaxed)
     }
 
-    /// The calls that it takes the place of.
+    /// The launches that it replaces.
     pub fn own<'a>(&self, calls: &'a [BoundLaunch]) -> &'a [BoundLaunch] {
         &calls[self.launches.clone()]
     }
 
-    /// Starts what the library computes and what follows it.
+    /// Starts the library call and its epilogue.
     pub fn start(&self, plan: &LaunchedPlan) -> Result<(), DriverError> {
         plan.driver.multiply(plan.stream.stream, self.product.prepared)?;
         self.epilogue.as_ref().map_or(Ok(()), |call| plan.launch(call, false))
     }
 }
 
-/// Copies an argument that a library reads in another order.
+/// Permutes an argument that a library reads in another order.
 fn copied(
     plan: &LaunchedPlan,
     alternative: &LibraryCandidate,
@@ -157,7 +157,7 @@ fn copied(
     Ok(Some(memory))
 }
 
-/// Alternatives for the same launches.
+/// Candidates for the same launches.
 struct CandidateGroup<'a> {
     plan: &'a LaunchedPlan,
     all: Vec<&'a LibraryCandidate>,
@@ -168,14 +168,14 @@ impl CandidateGroup<'_> {
         self.all.iter().map(|a| a.work.clone()).collect()
     }
 
-    /// The calls that alternatives take the place of.
+    /// Starts the launches that candidates replace.
     fn start(&self, of: &LibraryChoice) -> Result<(), DriverError> {
         let plan = self.plan;
         of.own(plan.calls()).iter().try_for_each(|call| plan.launch(call, false))
     }
 
-    /// Computes in all ways on the same numbers, and leaves only those whose results agree: that NaN is kept, too, where an activation
-    /// might lose it.
+    /// Runs all calls on the same inputs, and keeps those whose results agree: NaN has to propagate, too, where an activation might
+    /// lose it.
     fn agreeing(&self, ways: &mut Vec<LibraryChoice>) -> Result<RejectedWays, BackendError> {
         let mut others = self.agreeing_on(TestInputs::Small, ways)?;
         if !ways.is_empty() && self.all.iter().any(|a| a.work.is_activated()) {
@@ -219,7 +219,7 @@ impl CandidateGroup<'_> {
         Ok(others)
     }
 
-    /// Times generated code and all ways; `None` without ways or a clock.
+    /// Times generated code and all calls; `None` without calls or a clock.
     fn timed(&self, ways: &[LibraryChoice]) -> Result<Option<Vec<f64>>, BackendError> {
         let Some(first) = ways.first() else { return Ok(None) };
         let times = comparison::times_recorded(self.plan, 1 + ways.len(), &|way| match way
@@ -232,7 +232,7 @@ impl CandidateGroup<'_> {
     }
 }
 
-/// What a device keeps of a choice, and what it stands for.
+/// The record of a choice that a device keeps, and its parser.
 fn record_of(way: Option<(usize, usize)>) -> String {
     way.map_or(KEPT_CODE.into(), |(alternative, way)| format!("library {alternative} {way}"))
 }
@@ -246,7 +246,7 @@ fn parse_record(kept: &str) -> Option<Option<(usize, usize)>> {
 }
 
 impl LibraryChoices {
-    /// Decides about the alternatives of a plan whose launches are loaded.
+    /// Chooses among the candidates of a plan whose launches are loaded.
     pub fn choose(plan: &LaunchedPlan) -> Result<LibraryChoices, BackendError> {
         let mut choices = LibraryChoices::default();
         let all = &plan.launches.library_candidates;
@@ -302,7 +302,7 @@ impl LibraryChoices {
         self.libraries.get(&of.kind()).map_or("", |name| name)
     }
 
-    /// Adds what a library computes of a group, if that is what is chosen.
+    /// Adds the library call of a group, if one is chosen.
     fn decide(
         &mut self,
         group: &CandidateGroup<'_>,
@@ -335,7 +335,7 @@ impl LibraryChoices {
         Ok(())
     }
 
-    /// The ways of libraries to compute a group.
+    /// All library calls that compute a group.
     fn ways(
         &self,
         group: &CandidateGroup<'_>,
@@ -357,7 +357,7 @@ impl LibraryChoices {
         Ok(ways)
     }
 
-    /// Tries a group, and adds what a library computes of it if that is fastest.
+    /// Times a group, and adds the library call if it is fastest.
     fn time_group(
         &mut self,
         group: &CandidateGroup<'_>,
@@ -427,12 +427,12 @@ impl LibraryChoices {
         self.notes.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// How many parts of a run libraries compute.
+    /// How many library calls a run has.
     pub fn in_use(&self) -> usize {
         self.all.iter().filter(|c| c.is_used()).count()
     }
 
-    /// From here on launches compute this.
+    /// Falls back to the launches from here on.
     pub fn give_up(&self, choice: &LibraryChoice, why: &DriverError) {
         choice.is_used.store(false, Ordering::Relaxed);
         let (library, LibraryChoice { what, function, .. }) = (self.library(&choice.what), choice);
@@ -441,7 +441,7 @@ impl LibraryChoices {
         ));
     }
 
-    /// The calls of a run, with what libraries compute in place of some of them.
+    /// The steps of a run: launches, some of them replaced by library calls.
     pub fn steps<'a>(&'a self, calls: &'a [BoundLaunch]) -> Vec<RunStep<'a>> {
         let mut steps = vec![];
         let mut at = 0;

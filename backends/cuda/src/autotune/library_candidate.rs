@@ -6,21 +6,21 @@ use crate::matrix_product::MatrixProduct;
 use std::fmt;
 use std::ops::Range;
 
-/// What a library may compute.
+/// An operation that a library may compute.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LibraryOp {
-    /// Of the factors, the bias if there is one, and the result.
+    /// Arguments: the factors, the bias if there is one, and the result.
     Product(MatrixProduct),
-    /// Of the image, the weights, what is added and the bias if there are any, and the result.
+    /// Arguments: the image, the weights, the residual and the bias if there are any, and the result.
     Convolution(Convolution),
 }
 
-/// Which library computes it.
+/// A kind of library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LibraryKind {
-    /// One for products of matrices.
+    /// GEMMs (cuBLASLt).
     Products,
-    /// One for convolutions.
+    /// Convolutions (cuDNN).
     Convolutions,
 }
 
@@ -70,17 +70,17 @@ impl LibraryKind {
     }
 }
 
-/// An argument that no run changes, and that a library reads as a copy whose elements lie in another order.
+/// A constant argument that a library reads as a permuted copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermutedArgument {
     /// Which argument.
     pub argument: usize,
-    /// Axes of the copy from the outermost one on: their extents, and the elements from one place to the next where they are copied from.
+    /// Axes of the copy from the outermost one on: their extents, and their strides in the original.
     pub axes: Vec<(u64, u64)>,
 }
 
 impl PermutedArgument {
-    /// The bytes of the copy; `None` if they are not all there.
+    /// The permuted bytes; `None` if some are missing.
     pub fn permute(&self, bytes: &[u8], size: usize) -> Option<Vec<u8>> {
         let mut places = vec![0usize];
         for &(extent, stride) in &self.axes {
@@ -95,18 +95,18 @@ impl PermutedArgument {
     }
 }
 
-/// What may take the place of launches of a run.
+/// A library operation that may replace launches of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryCandidate {
-    /// These launches of a run. Several alternatives may be for the same.
+    /// The launches that it replaces. Several candidates may replace the same.
     pub launches: Range<usize>,
-    /// What is computed.
+    /// The operation.
     pub work: LibraryOp,
-    /// What it is computed of, and the result.
+    /// Its operands and its result.
     pub arguments: Vec<Argument>,
-    /// The argument that is copied once.
+    /// The argument that is permuted once.
     pub copied: Option<PermutedArgument>,
-    /// The launch that computes from the result what else these launches do.
+    /// The launch that computes the rest of the epilogue from the result.
     pub epilogue: Option<Launch>,
 }
 

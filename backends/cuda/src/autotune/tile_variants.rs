@@ -14,15 +14,15 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-/// What a device keeps of a choice.
+/// Records of a choice that a device keeps.
 const TAKEN: &str = "taken";
 const LEFT: &str = "left";
 
-/// Whether a variant is used, and what is told of it.
+/// Whether a variant is used, and the note.
 type Decision = (bool, Option<String>);
 
 impl LaunchedPlan {
-    /// Decides about the variants of launches, which are loaded.
+    /// Chooses among the variants of launches, which are loaded.
     pub(crate) fn choose_variants(&mut self) -> Result<(), BackendError> {
         // Equal launches are computed in one way.
         let mut decided: HashMap<String, bool> = HashMap::new();
@@ -46,7 +46,7 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// The fastest one of variants of the same launches, if one is faster than these, and notes of them.
+    /// The fastest variant of the same launches, if one is faster than these, and notes.
     fn best_of(
         &self,
         variants: &[Variant],
@@ -134,7 +134,7 @@ fn name(own: &[Launch]) -> String {
     own.first().map_or_else(String::new, |l| l.function.clone())
 }
 
-/// What tells a choice apart from all others, in a line: both codes and their grids.
+/// The key of a choice, in a line: both codes and their grids.
 fn what_runs(own: &[Launch], variant: &Variant) -> String {
     let mut hasher = DefaultHasher::new();
     own.len().hash(&mut hasher);

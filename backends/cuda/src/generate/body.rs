@@ -66,7 +66,7 @@ pub fn body(
     }
 }
 
-/// A product, and what follows it element by element.
+/// A product and its epilogue.
 fn tiles(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
@@ -89,10 +89,10 @@ fn tiles(
     Some((blocks, smem_pipeline::THREADS))
 }
 
-/// What is known of an element before it is computed.
+/// Binds what is known of an element before it is computed.
 type BindKnown<'a> = Option<&'a dyn Fn(&mut Emitter<'_>, &[usize])>;
 
-/// An element for each thread, or as many side by side as fill an access.
+/// An element, or a vector, for each thread.
 fn elements(
     e: &mut Emitter<'_>,
     v: Value,

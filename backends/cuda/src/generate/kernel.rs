@@ -2,7 +2,7 @@
 //!
 //! Definitions are unfolded; views without memory of their own are fused into their readers.
 
-use super::procedures::{self, Procedure};
+use super::procedures::{self, Procedure, TypedShape};
 use super::stages::variable;
 use super::tuning::{CodeTarget, Tuning};
 use crate::launch::Place;
@@ -15,7 +15,7 @@ use mlc_backends::reference::{Engine, code};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::unfold::unfold;
-use mlc_dsl::ir::{Attr, ConstId, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, ConstId, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -36,7 +36,7 @@ pub struct KernelProgram {
     pub codes: Vec<Vec<MeaningCode>>,
     /// The launches of nodes that have no meaning.
     pub procedures: BTreeMap<NodeId, Procedure>,
-    /// The nodes that are computed step by step, and whether from the last step on.
+    /// The recurrences, and whether they run backwards.
     pub recurrences: BTreeMap<NodeId, bool>,
     /// Which values go where, in the plan's order.
     pub outputs: Vec<(Value, Place)>,
@@ -52,7 +52,7 @@ pub fn unsupported(what: String) -> BackendError {
 }
 
 /// Element type and extents of a value. Its bytes, and the bytes of its elements along any of its axes, are an `i64`.
-pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), BackendError> {
+pub fn known_type(program: &Program, v: Value) -> Result<TypedShape, BackendError> {
     let ty = program.ty(v);
     let shape = ty.known_shape();
     let shape =
@@ -97,7 +97,7 @@ impl KernelProgram {
         KernelProgram::of(program, library, inputs, &outputs, target)
     }
 
-    /// What computes an unfolded program whose inputs and outputs have these places.
+    /// The same of an unfolded program whose inputs and outputs have these places.
     pub fn of(
         program: Program,
         library: &Library,
@@ -153,7 +153,7 @@ impl KernelProgram {
         over.map_or(vec![self.loops(v)], |over| over.iter().map(|o| o.1).collect())
     }
 
-    /// The most elements that one value has, or that one element's loops run over.
+    /// The largest number of elements of a value, or of iterations of an element's loops.
     pub fn most_elements(&self) -> i64 {
         let types = self.program.nodes.iter().flat_map(|n| &n.types);
         let elements = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>() as i64);
@@ -161,7 +161,7 @@ impl KernelProgram {
         types.map(elements).chain(loops).max().unwrap_or(0)
     }
 
-    /// True for a value that takes a loop over elements.
+    /// Whether a value needs a loop over elements.
     pub fn reduces(&self, v: Value) -> bool {
         self.code(v).is_some_and(code::reduces)
     }
@@ -174,7 +174,7 @@ fn loops(code: &MeaningCode) -> i64 {
     own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
 }
 
-/// Constants whose elements are all equal are written as numbers.
+/// Constants whose elements are all equal become literals.
 fn is_number(t: &Tensor) -> bool {
     t.unread().is_none() && !t.is_empty() && t.splat().is_some()
 }
@@ -201,9 +201,9 @@ impl KernelReader<'_> {
         self.b.input(&(self.inputs.len() - 1).to_string(), ty)
     }
 
-    /// A constant as it is read where its last two axes are exchanged in memory.
+    /// A constant that is stored with its last two axes transposed.
     fn transposed(&mut self, v: Value, c: ConstId) -> Result<Value, BackendError> {
-        let (dtype, mut shape) = known(&self.plan.program, v)?;
+        let (dtype, mut shape) = known_type(&self.plan.program, v)?;
         let n = shape.len();
         let mut axes: Vec<i64> = (0..n as i64).collect();
         shape.swap(n - 2, n - 1);
@@ -250,7 +250,7 @@ impl KernelReader<'_> {
     }
 }
 
-/// A reduction that nothing but a permutation of its axes reads is the permutation's own: it is computed in the order in which it is stored.
+/// Fuses a transpose into a reduction that it alone reads, so that the reduction stores its result transposed.
 fn permute_reductions(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Program {
     let mut readers: HashMap<Value, usize> = HashMap::new();
     let read = program.nodes.iter().flat_map(|n| &n.args);
@@ -275,7 +275,7 @@ fn permute_reductions(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> P
     program
 }
 
-/// The input of which a code reads every element once, in another order of the axes, and the index.
+/// The input that a code transposes, and the index.
 fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
     let (input, index, is_bare) = match &code.body {
         Body::Real(Real::Read(r)) => (r.input, &r.index, r.otherwise.is_none()),
@@ -300,13 +300,13 @@ fn codes(program: &Program, library: &Library, tuning: Tuning) -> Result<Codes, 
             continue;
         };
         let callable = library.call(*call);
-        let args = node.args.iter().map(|a| known(program, *a)).collect::<Result<Vec<_>, _>>()?;
+        let args = node.args.iter().map(|a| known_type(program, *a)).collect::<Result<Vec<_>, _>>()?;
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let app = compiled(callable, Engine::Plain, &attrs, &args)
             .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
         if matches!(callable.kind, CallKind::Extern(_)) || procedures::is_known(&callable.name) {
             let id = NodeId(i as u32);
-            let result = |output| known(program, Value { node: id, output });
+            let result = |output| known_type(program, Value { node: id, output });
             let results =
                 (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
             let written = procedures::write(&callable.name, &app.env, tuning, &args, &results);

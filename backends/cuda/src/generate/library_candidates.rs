@@ -1,7 +1,7 @@
 //! Finds library operations that may replace the launches of a stage.
 
 use super::emit::Emitter;
-use super::kernel::{KernelProgram, known};
+use super::kernel::{KernelProgram, known_type};
 use super::product::convolution_match::ConvolutionMatch;
 use super::product::gemm_match::GemmMatch;
 use super::stages::{Schedule, Stage};
@@ -85,7 +85,7 @@ impl Generator<'_> {
         memory: &mut StageMemory,
     ) -> Result<(), BackendError> {
         let (value, target) = (launched.stage.value, launched.target);
-        let shape = known(&kernel.program, product)?.1;
+        let shape = known_type(&kernel.program, product)?.1;
         let (place, epilogue): (Place, Option<Launch>) = match found.is_whole {
             true => (target, None),
             false => {
@@ -98,7 +98,7 @@ impl Generator<'_> {
         };
         let mut arguments = vec![];
         for v in found.read {
-            let ty = known(&kernel.program, v)?;
+            let ty = known_type(&kernel.program, v)?;
             let (place, bytes) = (memory.places[&v], bytes_of(&ty));
             self.reads(place);
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });

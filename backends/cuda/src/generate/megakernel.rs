@@ -17,28 +17,28 @@ const POINTERS: usize = 128;
 /// Bytes of shared memory that a block has.
 const SHARED: u64 = 48 << 10;
 
-/// Microseconds between the end of a launch of a recorded run and the beginning of the next one, and what starting a grid whose blocks may wait
-/// for each other takes more than another one; published figures and estimates, not measured.
+/// Microseconds between launches of a captured graph, and what a cooperative launch takes more than another one; published figures and
+/// estimates, not measured.
 const BETWEEN: f64 = 1.3;
 const TOGETHER: f64 = 1.0;
-/// The same of a barrier of one block, of more, and for each of them.
+/// Microseconds of a grid barrier: of one block, of more, and for each of them.
 const BARRIER_OF_ONE: f64 = 0.05;
 const BARRIER: f64 = 0.6;
 const ARRIVAL: f64 = 0.003;
 
-/// Where launches one by one are estimated to be so many times faster, the other way is not tried.
+/// The megakernel is not tried where separate launches are estimated to be so many times faster.
 const CLEARLY: f64 = 1.3;
-/// Bytes of text of the phases of a run that is not forced to be one launch.
+/// Bytes of source of the phases at most, unless a megakernel is forced.
 const TEXT: usize = 96 << 10;
 
-/// Blocks of the merged grid.
+/// Blocks of the megakernel.
 fn blocks(launches: &[Launch], processors: u32) -> u32 {
     let most = launches.iter().map(|l| l.grid[0]).max().unwrap_or(1);
     most.min(RESIDENT * processors)
 }
 
-/// Whether launches that compute little are estimated to be faster as one; `None` if they clearly are not. Where a launch has more blocks than
-/// the grid, these take turns that they would not have to take otherwise.
+/// Whether small launches are estimated to be faster as a megakernel; `None` if they clearly are not. Blocks beyond those of the grid
+/// would run in turns.
 pub fn prospect(out: &Launches, processors: u32) -> Option<bool> {
     let launches: Vec<Launch> = running(out).cloned().collect();
     let grid = blocks(&launches, processors);
@@ -53,7 +53,7 @@ pub fn prospect(out: &Launches, processors: u32) -> Option<bool> {
     is_open.then_some(as_one < apart)
 }
 
-/// Whether the compiler takes seconds at most for the launches as one: a phase is a function that is compiled anew wherever it is called.
+/// Whether the megakernel compiles in seconds: a phase is inlined wherever it is called.
 pub fn is_short(out: &Launches) -> bool {
     running(out).map(|l| l.source.len()).sum::<usize>() <= TEXT
 }
@@ -62,7 +62,7 @@ fn running(out: &Launches) -> impl Iterator<Item = &Launch> {
     out.each.iter().filter(|l| l.has_blocks())
 }
 
-/// The text of a launch's function, taken apart.
+/// The source of a launch's function, parsed.
 struct Function<'a> {
     parameters: Vec<&'a str>,
     body: &'a str,
@@ -77,8 +77,7 @@ fn taken_apart(l: &Launch) -> Option<Function<'_>> {
     Some(Function { parameters, body: body.strip_suffix("}\n")? })
 }
 
-/// The body of a function as that of a phase: its blocks have numbers of their own, and its shared arrays are parts of one. The bytes of
-/// these.
+/// The body of a function as that of a phase, with block indices of its own and its shared arrays in one pool; the bytes of the pool.
 fn phase(body: &str) -> Option<(String, u64)> {
     let mut at = 0u64;
     let mut lines = vec![];
@@ -94,7 +93,7 @@ fn phase(body: &str) -> Option<(String, u64)> {
     (at <= SHARED).then(|| (lines.join("\n") + "\n", at))
 }
 
-/// The launches of a run as one, if their code allows it: the same number of threads, and shared arrays that fit together.
+/// The megakernel of a run, if its launches allow it: the same number of threads, and shared arrays that fit.
 pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
     let launches: Vec<&Launch> = running(out).collect();
     // Functions that need more registers than others would have them spilled; memory that is asked for at the launch is one array.

@@ -25,7 +25,7 @@ pub use procedures::is_known as has_procedure;
 
 use body::body;
 use emit::Emitter;
-use kernel::{KernelProgram, StoredValues, known, unsupported};
+use kernel::{KernelProgram, StoredValues, known_type, unsupported};
 use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
@@ -38,16 +38,16 @@ use std::ops::Range;
 use tuning::CodeTarget;
 pub use tuning::{Policy, Tuning, Warpgroups};
 
-/// Values in memory begin at a multiple of so many bytes.
+/// Alignment of values in memory, in bytes.
 const ALIGNED: u64 = 256;
 /// Bytes of stack: code is generated recursively over the depth of a kernel. What is not used takes no memory.
 const STACK: usize = 256 << 20;
-/// How a function begins whose launch may come onto the device before the one ahead of it has ended.
+/// How a function begins that may be launched programmatically.
 const WAIT: &str = "  wait_for_launch();\n";
-/// Bytes of a weight that a function has fetched while it waits, at least and at most.
+/// Bytes of a weight that a function prefetches while it waits, at least and at most.
 const LEAST_AHEAD: u64 = 32 << 10;
 const MOST_AHEAD: u64 = 8 << 20;
-/// Threads of a block that computes an element with each.
+/// Threads of a block with an element for each.
 const THREADS: u32 = 256;
 
 /// The launches of a plan.
@@ -58,8 +58,8 @@ pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError
     launches_for(plan, library, Tuning::default())
 }
 
-/// The launches of a plan whose products of factors in 32 bits go to tensor cores, which take 19 bits of each (`tf32`): a sum strays by at
-/// most 2^-10 of the sum of its products' magnitudes, besides what adding them up does.
+/// The launches of a plan whose `f32` products run on tensor cores in `tf32` (19 bits): the error of a sum is at most 2^-10 of the sum of
+/// its products' magnitudes, besides rounding of the additions.
 ///
 /// # Errors
 /// As [`launches`].
@@ -104,7 +104,7 @@ fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, 
     Ok(out)
 }
 
-/// The launches of a plan, which run one after another.
+/// The launches of a plan, separate ones.
 fn separate(plan: &Plan, library: &Library, target: CodeTarget) -> Result<Launches, BackendError> {
     let mut g = Generator::new(plan, library, target)?;
     for k in 0..plan.kernels.len() {
@@ -170,11 +170,11 @@ struct Generator<'a> {
     scratch: u64,
     /// The names of functions by their texts.
     names: HashMap<String, String>,
-    /// How a product that is written at present is cut, if not as is estimated to be the fastest.
+    /// The tiling of the product that is emitted at present, if not the one that is estimated to be fastest.
     tiling: Option<Tiling>,
 }
 
-/// Takes bytes behind `end`, which is aligned and stays so; where they begin.
+/// Allocates bytes at `end`, which stays aligned; their offset.
 fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
     let begin = *end;
     let next = bytes.checked_next_multiple_of(ALIGNED).and_then(|b| begin.checked_add(b));
@@ -182,7 +182,7 @@ fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
     Ok(begin)
 }
 
-/// Bytes of a value, as [`known`] yields it.
+/// Bytes of a value, as [`known_type`] yields it.
 fn bytes_of((dtype, shape): &TypedShape) -> u64 {
     shape.iter().product::<usize>() as u64 * dtype.size() as u64
 }
@@ -212,7 +212,7 @@ impl<'a> Generator<'a> {
             out.inputs.push(port(name, (ty.dtype, shape)));
         }
         for (i, (name, v)) in program.outputs.iter().enumerate() {
-            out.outputs.push((port(name, known(program, *v)?), Place::Output(i)));
+            out.outputs.push((port(name, known_type(program, *v)?), Place::Output(i)));
         }
         let mut places = HashMap::new();
         for p in &plan.memory.places {
@@ -222,7 +222,7 @@ impl<'a> Generator<'a> {
                 (Home::Result, Some(i)) => Place::Output(i),
                 // Outputs are seen in it otherwise.
                 (Home::Result, None) => {
-                    Place::Arena(take(&mut out.arena, bytes_of(&known(program, p.value)?))?)
+                    Place::Arena(take(&mut out.arena, bytes_of(&known_type(program, p.value)?))?)
                 }
             };
             places.insert(p.value, place);
@@ -232,7 +232,7 @@ impl<'a> Generator<'a> {
                 continue;
             }
             for v in &kernel.outputs {
-                let at = take(&mut out.kept, bytes_of(&known(program, *v)?))?;
+                let at = take(&mut out.kept, bytes_of(&known_type(program, *v)?))?;
                 places.insert(*v, Place::Kept(at));
             }
         }
@@ -255,7 +255,7 @@ impl<'a> Generator<'a> {
         self.launch_all(k, &kernel.name, &inside, &outputs, self.plan.memory.once[k])
     }
 
-    /// Copies of what outputs are equal to.
+    /// Copies of outputs that are equal to inputs, constants or other outputs.
     fn outputs(&mut self) -> Result<(), BackendError> {
         let program = &self.plan.program;
         let written = |i: usize, v: Value| self.stored.places.get(&v) == Some(&Place::Output(i));
@@ -363,7 +363,7 @@ impl<'a> Generator<'a> {
         let mut targets: Vec<Place> =
             kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
         if targets.is_empty() {
-            targets.push(memory.allocate(&known(&kernel.program, stage.value)?)?);
+            targets.push(memory.allocate(&known_type(&kernel.program, stage.value)?)?);
         }
         let first = self.out.each.len();
         let launches = self.launches_of(site, kernel, stage, &targets, memory)?;
@@ -402,7 +402,7 @@ impl<'a> Generator<'a> {
         if once { &mut self.out.once } else { &mut self.out.each }
     }
 
-    /// Notes that a launch reads or writes here.
+    /// Notes the constants that launches read.
     fn reads(&mut self, place: Place) {
         let (list, c) = match place {
             Place::Constant(c) => (&mut self.out.constants, c),
@@ -424,7 +424,7 @@ impl<'a> Generator<'a> {
         parts: Option<Place>,
         places: &HashMap<Value, Place>,
     ) -> Result<Option<Launch>, BackendError> {
-        let (dtype, shape) = known(&kernel.program, stage.value)?;
+        let (dtype, shape) = known_type(&kernel.program, stage.value)?;
         if shape.contains(&0) {
             return Ok(None);
         }
@@ -442,7 +442,7 @@ impl<'a> Generator<'a> {
             .ok_or_else(|| unsupported("a value of more than 2^31 blocks".into()))?;
         let mut signature = Signature::default();
         for v in order.iter().filter(|v| e.read.contains(v)) {
-            let ty = known(&kernel.program, *v)?;
+            let ty = known_type(&kernel.program, *v)?;
             let (place, bytes) = (places[v], bytes_of(&ty));
             self.reads(place);
             let is_product =
@@ -564,7 +564,7 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Whether no launch of a run writes here, and so much lies here that fetching it takes time.
+/// Whether it is constant during a run, and large enough for prefetching to pay.
 fn is_weight(place: Place, bytes: u64) -> bool {
     matches!(place, Place::Constant(_) | Place::Transposed(_) | Place::Kept(_))
         && place.is_aligned()

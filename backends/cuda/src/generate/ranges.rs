@@ -20,7 +20,7 @@ fn union(a: Interval, b: Interval) -> Interval {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// The range of the elements of a value.
+/// The interval of the elements of a value.
 fn of_value(kernel: &KernelProgram, v: Value, depth: usize) -> Option<Interval> {
     let all = kernel.program.ty(v).dtype.int_range()?;
     if let Some(t) = kernel.constant(v) {
@@ -34,7 +34,7 @@ fn of_value(kernel: &KernelProgram, v: Value, depth: usize) -> Option<Interval> 
     Some(own.filter(|r| within(*r, all)).unwrap_or(all))
 }
 
-/// The range of an expression in the code of a value.
+/// The interval of an expression in the code of a value.
 pub fn of_term(kernel: &KernelProgram, v: Value, i: &Int) -> Option<Interval> {
     of(kernel, v, i, DEPTH)
 }

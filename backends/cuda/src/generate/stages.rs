@@ -16,7 +16,7 @@ use mlc_backends::reference::code::{Affine, Int, Slot};
 use mlc_dsl::ir::{NodeId, Value};
 use std::collections::BTreeSet;
 
-/// Elements of a loop from which on the threads of a block share it.
+/// Iterations from which on the threads of a block share a loop.
 const SHARED: i64 = 32;
 
 /// How the elements of a value are computed.
@@ -47,7 +47,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// What blocks leave for the one that ends last, the first axis for what they have in common.
+    /// The type of the partial results that the last block combines; the first axis counts their tiles.
     pub fn parts(&self) -> Option<TypedShape> {
         match self {
             Schedule::SplitReduction(split) => Some(split.ty()),
@@ -69,7 +69,7 @@ impl Schedule {
         }
     }
 
-    /// What each block or thread has, for a reader of the code.
+    /// What each block or thread computes, for a reader of the code.
     pub fn words(&self) -> &'static str {
         match self {
             Schedule::Elements => "an element for each thread",
@@ -116,11 +116,11 @@ pub fn stages(kernel: &KernelProgram) -> Vec<Stage> {
     p.out
 }
 
-/// How a value falls into rows.
+/// A value as rows that share their reductions.
 struct RowSplit {
     /// The output axes that tell rows apart, counted from the left.
     axes: Vec<usize>,
-    /// What takes loops.
+    /// The reductions.
     reductions: BTreeSet<Value>,
 }
 
@@ -130,7 +130,7 @@ struct StagePlanner<'k> {
     stored: BTreeSet<Value>,
 }
 
-/// The index variable that an index is.
+/// The index variable, if an index is a single one.
 pub fn variable(i: &Int) -> Option<Slot> {
     match i {
         Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
@@ -144,11 +144,6 @@ pub fn variable(i: &Int) -> Option<Slot> {
 
 fn is_zero(i: &Int) -> bool {
     matches!(i, Int::Affine(Affine { constant: 0, terms }) if terms.is_empty())
-}
-
-/// True for one element of one value.
-fn same(a: &(Value, Vec<Int>), b: &(Value, Vec<Int>)) -> bool {
-    a.0 == b.0 && format!("{:?}", a.1) == format!("{:?}", b.1)
 }
 
 impl StagePlanner<'_> {
@@ -193,8 +188,8 @@ impl StagePlanner<'_> {
         let (mut e, slots, index) = self.at(v);
         let found = e.analyse(&[(v, index.clone())]).reductions;
         if let [(product, _), rest @ ..] = found.as_slice()
-            && rest.iter().all(|r| same(r, &found[0]))
-            && same(&found[0], &(*product, index.clone()))
+            && rest.iter().all(|r| *r == found[0])
+            && found[0].1 == index
         {
             let product = *product;
             if let Some(one_pass) = FlashAttention::recognise(&mut e, self.kernel, product) {
@@ -221,7 +216,7 @@ impl StagePlanner<'_> {
             return self.store_rows(v, rows);
         }
         if let [one] = found.as_slice()
-            && same(one, &(one.0, index.clone()))
+            && one.1 == index
             && self.is_one_launch(&mut e, v, &index, &slots)
         {
             return self.push(v, Schedule::Elements);
@@ -255,7 +250,7 @@ impl StagePlanner<'_> {
             || WindowedReduction::recognise(e, v, index, &axes).is_some()
     }
 
-    /// Adds the stages of a value that fits rows: where they are few and long, what they reduce is stored first.
+    /// Adds the stages of a value of rows: where they are few and long, their reductions are split, and stored first.
     fn store_rows(&mut self, v: Value, rows: RowSplit) {
         let shape = self.shape_of(v);
         if rows.axes.iter().map(|&a| shape[a]).product::<i64>() > FEW {
@@ -274,7 +269,7 @@ impl StagePlanner<'_> {
         }
     }
 
-    /// Stores what a node without a meaning, or with steps, takes, then its results.
+    /// Stores the arguments of a node without a meaning, or of a recurrence, then its results.
     fn procedure(&mut self, node: NodeId, schedule: Schedule) {
         let node_of = self.kernel.program.node(node);
         let has_steps = schedule == Schedule::Recurrence;
@@ -294,7 +289,7 @@ impl StagePlanner<'_> {
         }
     }
 
-    /// Stores what the factors of a product, or a running reduction, read that takes loops.
+    /// Stores the reductions that the factors of a product, or a scan, read.
     fn factors(&mut self, product: Value) {
         let (mut e, _, index) = self.at(product);
         for (h, _) in e.analyse_body(product, &index).reductions {
@@ -307,7 +302,7 @@ impl StagePlanner<'_> {
         self.stored.insert(value);
     }
 
-    /// The rows of a value, if everything that takes loops is the same all along a row.
+    /// The rows of a value, if all its reductions are uniform along a row.
     fn rows(
         &self,
         e: &mut Emitter<'_>,
@@ -340,8 +335,7 @@ impl StagePlanner<'_> {
             longest = longest.max(self.kernel.loops(h));
             reductions.insert(h);
             let next = e.analyse_body(h, &index).reductions;
-            let next: Vec<_> =
-                next.into_iter().filter(|n| !seen.iter().any(|s| same(s, n))).collect();
+            let next: Vec<_> = next.into_iter().filter(|n| !seen.contains(n)).collect();
             seen.extend(next.iter().cloned());
             open.extend(next);
         }

@@ -12,38 +12,38 @@ use std::collections::HashMap;
 /// Bytes of the widest access.
 const WIDEST: i64 = 16;
 
-/// The loop that is open.
+/// The open vectorised loop.
 #[derive(Clone)]
 pub(super) struct VectorLoop {
-    /// Elements of a turn.
+    /// Its vector width.
     width: i64,
-    /// The axes that the elements lie along, the last one fastest.
+    /// The axes of a vector's elements, the last one fastest.
     group: Vec<(Slot, i64)>,
-    /// The variable with the position of the first element along them, a multiple of the width.
+    /// The variable with the position of a vector's first element along them, a multiple of the width.
     side: String,
-    /// Variables from here on are known within the loop only.
+    /// Variables from this one on belong to the loop.
     variables: usize,
-    /// Where what is read at once is read: before the loop.
+    /// The line before the loop, where vectors are loaded.
     mark: usize,
     depth: usize,
     /// How many scopes are open in the loop's body.
     pub(super) scopes: usize,
-    /// What is read at once, by value and offset.
+    /// Loaded vectors, by value and offset.
     packs: HashMap<(Value, String), String>,
-    /// What is written at once: its name, and where it goes.
+    /// Stored vectors: the name, and where it goes.
     writes: Vec<(String, String)>,
 }
 
-/// Accesses in the bodies of such loops.
+/// Memory accesses of vectorised loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
-    /// Those of several elements at once.
+    /// Vector accesses.
     pub vectorized: usize,
-    /// Those of an element each, at as many places.
+    /// Accesses of single elements.
     pub scalar: usize,
 }
 
-/// The axes at the end of which `width` elements side by side never leave: as few as possible.
+/// The first of the fewest last axes whose extent is a multiple of the width: a vector never leaves them.
 fn group_of(axes: &[(Slot, i64)], width: i64) -> Option<usize> {
     let mut extent = 1i64;
     (0..axes.len()).rev().find(|&a| {
@@ -52,23 +52,23 @@ fn group_of(axes: &[(Slot, i64)], width: i64) -> Option<usize> {
     })
 }
 
-/// The most elements side by side, of `most` at most, that these axes allow.
+/// The largest vector width, of `most` at most, that these axes allow.
 pub fn vector_width(axes: &[(Slot, i64)], most: i64) -> i64 {
     [8, 4, 2].into_iter().find(|&w| w <= most && group_of(axes, w).is_some()).unwrap_or(1)
 }
 
 impl VectorLoop {
-    /// Elements of a turn.
+    /// Its vector width.
     pub(super) fn width(&self) -> i64 {
         self.width
     }
 
-    /// All of them as a type of C++.
+    /// The C++ type of a vector.
     pub(super) fn pack(&self, dtype: DType) -> String {
         pack(dtype, self.width)
     }
 
-    /// The condition that a variable is below a number, if it is so for all elements of a turn or for none.
+    /// The condition that a variable is below a number, if it is uniform over a vector.
     pub(super) fn condition(&self, slot: Slot, n: i64) -> Option<String> {
         let Some(at) = self.group.iter().position(|g| g.0 == slot) else {
             let is_outer = slot < self.variables;
@@ -80,8 +80,8 @@ impl VectorLoop {
         (at == 0 && end % self.width == 0).then(|| format!("{} < {}", self.side, spell::int(end)))
     }
 
-    /// Where the accesses of a turn at this offset begin, if they lie side by side from an aligned element on; whether they are
-    /// all at one place. What an axis of one element contributes is nothing.
+    /// The offset of a vector access, if the elements are contiguous and aligned; else whether they are all the same element. Axes of
+    /// one element do not count.
     pub(super) fn place(&self, offset: &Affine, extents: &[i64]) -> Result<String, bool> {
         let own: Vec<i64> = self.group.iter().map(|g| offset.factor(g.0)).collect();
         if own.iter().zip(&self.group).all(|(f, g)| *f == 0 || g.1 == 1) {
@@ -109,7 +109,7 @@ impl VectorLoop {
     }
 }
 
-/// Elements side by side in memory.
+/// A vector in memory.
 pub struct VectorSource {
     /// The type in memory.
     pub dtype: DType,
@@ -117,11 +117,11 @@ pub struct VectorSource {
     pub name: String,
     /// The offset of the first element.
     pub place: String,
-    /// Conditions without which all of them are 0 instead.
+    /// Conditions unless which the whole vector is 0.
     pub inside: Vec<String>,
 }
 
-/// Elements that are accessed at once, as a type of C++.
+/// The C++ type of a vector.
 fn pack(dtype: DType, width: i64) -> String {
     format!("Pack<{}, {width}>", spell::stored(dtype))
 }
@@ -174,7 +174,7 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The name of an element that this turn reads together with its neighbours.
+    /// The name of an element that is loaded as part of a vector.
     pub(super) fn packed(&mut self, v: Value, offset: &Affine) -> Option<String> {
         let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
         let place = match inner.place(offset, &self.extents) {
@@ -202,8 +202,7 @@ impl<'k> Emitter<'k> {
         Some(format!("{name}.at[lane]"))
     }
 
-    /// The names of the condition that an element is inside, and of the element, which this turn reads together with its neighbours: all of them are,
-    /// or none.
+    /// The names of the bounds check, uniform over a vector, and of an element that is loaded as part of it.
     pub(super) fn packed_inside(
         &mut self,
         of: &StridedRead,
@@ -307,7 +306,7 @@ impl<'k> Emitter<'k> {
         self.line(format!("out[{bare}] = {element};"));
     }
 
-    /// The accesses of loops that `write` would write.
+    /// Dry run of vectorised loops: the accesses that `write` would emit.
     pub fn count_accesses(&self, write: impl FnOnce(&mut Emitter<'k>)) -> Accesses {
         let mut other = Emitter { accesses: Accesses::default(), ..self.clone() };
         write(&mut other);
@@ -315,7 +314,7 @@ impl<'k> Emitter<'k> {
     }
 }
 
-/// Elements of such a type that fill the widest access.
+/// Elements of a type in the widest access.
 pub fn widest(dtype: DType) -> i64 {
     (WIDEST / dtype.size() as i64).min(8)
 }

@@ -9,18 +9,18 @@ use mlc_backends::reference::scalar::Cmp;
 use mlc_dsl::ir::Value;
 use std::collections::HashMap;
 
-/// Values that are chosen between at most.
+/// Operands at most.
 const MOST: usize = 64;
 
-/// What is read, by where the turn is.
+/// Which operand a vector is read from.
 enum SelectedRead {
     /// An element of a value, at this offset.
     Read(Value, Affine),
-    /// The first one where a variable is below a number, else the second one.
+    /// The first operand where a variable is below a number, else the second one.
     Below(Slot, i64, Box<SelectedRead>, Box<SelectedRead>),
 }
 
-/// The places that a variable has: from the first number to below the second one.
+/// The half-open range of each variable.
 type SlotRanges = HashMap<Slot, (i64, i64)>;
 
 impl SelectedRead {

@@ -6,7 +6,7 @@ mod roi_pooling;
 mod sort_scatter;
 mod trees;
 
-use super::kernel::{KernelProgram, known, unsupported};
+use super::kernel::{KernelProgram, known_type, unsupported};
 use super::recurrent;
 use super::tuning::Tuning;
 use super::{Generator, KernelSite, StageMemory, WAIT, bytes_of, identifier, spelling};
@@ -134,7 +134,7 @@ pub fn place_results(
     for v in results.map(|output| Value { node, output }).filter(is_placed) {
         let place = match kernel.outputs.iter().find(|o| o.0 == v) {
             Some((_, place)) => *place,
-            None => memory.allocate(&known(&kernel.program, v)?)?,
+            None => memory.allocate(&known_type(&kernel.program, v)?)?,
         };
         memory.places.insert(v, place);
     }
@@ -154,7 +154,7 @@ impl ProcedureSite<'_> {
     /// The name of an operand in a function, its place and its type.
     fn operand(&self, operand: Operand) -> Result<(String, Place, TypedShape), BackendError> {
         let program = &self.kernel.program;
-        let value = |name: String, v: Value| Ok((name, self.places[&v], known(program, v)?));
+        let value = |name: String, v: Value| Ok((name, self.places[&v], known_type(program, v)?));
         match operand {
             Operand::Argument(i) => value(format!("a{i}"), program.node(self.node).args[i]),
             Operand::Result(i) => {

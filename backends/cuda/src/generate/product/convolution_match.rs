@@ -2,7 +2,7 @@
 //! windows with a constant stride. Matched in the meaning, as GEMMs are.
 
 use super::super::emit::{Emitter, offset_of};
-use super::super::kernel::{KernelProgram, known};
+use super::super::kernel::{KernelProgram, known_type};
 use super::epilogue::Epilogue;
 use super::strided_read::{StridedRead, in_memory};
 use super::{Product, Term, size};
@@ -11,27 +11,27 @@ use crate::matrix_product::Activation;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
 
-/// Multiplications from which on a library is asked.
+/// Least multiplications for which a library is asked.
 const LEAST: i64 = 1 << 20;
-/// Axes that windows move along at most.
+/// Spatial axes at most.
 const MOST: usize = 3;
-/// Axes of an image from which on windows of one element that move by one are no product of matrices.
+/// Image axes from which on a 1x1 convolution of stride 1 is not taken as a GEMM.
 const PIXELS: usize = 4;
 
-/// Such a convolution of a kernel, and the values that it reads.
+/// A convolution of a kernel, and the values that it reads.
 pub struct ConvolutionMatch {
     pub work: Convolution,
     pub image: Value,
     pub weights: Value,
-    /// What is added: a tensor like the result, and a number for each channel.
+    /// The residual and the bias.
     pub added: [Option<Value>; 2],
-    /// The axes of the weights as a library takes them: their extents, and elements from one place to the next in memory.
+    /// The axes of the weights as a library takes them: extents and strides in memory.
     pub axes: Vec<(u64, u64)>,
     /// Whether the stage's value is the result; otherwise the sums are, in their own type.
     pub is_whole: bool,
 }
 
-/// A variable of an index, its extent, and how far its next place is.
+/// A variable of an index, its extent and its stride.
 #[derive(Clone, Copy)]
 struct IndexTerm {
     slot: Slot,
@@ -58,7 +58,7 @@ struct ImageAccess {
     rank: usize,
 }
 
-/// All of a convolution but what follows it.
+/// A convolution without its epilogue.
 struct ConvolutionShape {
     count: i64,
     groups: Option<IndexTerm>,
@@ -270,7 +270,7 @@ impl ConvolutionShape {
             && offset.terms.iter().all(|t| wanted.iter().any(|w| w.0 == Some(t.0)))
     }
 
-    /// The axes of weights in an order: their extents, and elements from one place to the next in memory.
+    /// The axes of weights in a layout: extents and strides in memory.
     fn weights(&self, weights: &Affine, order: ChannelOrder) -> Option<Vec<(u64, u64)>> {
         let along = |s: Option<Slot>, extent: u64| {
             let by = s.map_or(0, |slot| weights.factor(slot));
@@ -305,7 +305,7 @@ fn is_in_order(axes: &[(u64, u64)]) -> bool {
 }
 
 impl ConvolutionMatch {
-    /// The stage of `v`, which a product and what follows it yield, as a convolution. Weights that no run changes may lie in any order.
+    /// The stage of `v`, a product and its epilogue, as a convolution. Constant weights may have any layout.
     pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
@@ -342,7 +342,7 @@ impl ConvolutionMatch {
         if !w.inside.is_empty() || w.offset.constant != 0 {
             return None;
         }
-        let (dtype, extents) = known(&kernel.program, x.value).ok()?;
+        let (dtype, extents) = known_type(&kernel.program, x.value).ok()?;
         let image = ImageAccess::new(&extents, x, p, &w.offset)?;
         let shape = ConvolutionShape::recognise(&image, p, &w.offset)?;
         if !shape.is_more(image.rank) {

@@ -11,21 +11,21 @@ use mlc_backends::reference::code::{Affine, Read, Real};
 use mlc_backends::reference::scalar::RealOp;
 use mlc_dsl::ir::Value;
 
-/// What is done to a product.
+/// The epilogue of a product.
 #[derive(Default)]
 pub struct Epilogue {
-    /// A tensor of the same extents is added.
+    /// A residual of the same extents.
     pub added: Option<Value>,
-    /// Numbers for each channel are added.
+    /// A bias for each channel.
     pub bias: Option<Value>,
-    /// What is done to the sum.
+    /// The activation of the sum.
     pub activation: Option<Activation>,
     /// How often the product is a term of the sum.
     products: usize,
 }
 
 impl Epilogue {
-    /// How `v` is made of a product, at the same index; `is_bias` knows offsets of what is added to each channel.
+    /// The epilogue by which `v` follows from a product at the same index; `is_bias` tells the offsets of a bias.
     pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,

@@ -1,7 +1,7 @@
 //! Detects the tanh approximation of GELU behind a product, however it was unfolded, by evaluating the expression at sample points.
 
 use super::super::emit::{Emitter, offset_of, offset_read};
-use super::super::kernel::{KernelProgram, known};
+use super::super::kernel::{KernelProgram, known_type};
 use super::Product;
 use super::epilogue::source;
 use super::strided_read::number;
@@ -27,7 +27,7 @@ pub fn argument(e: &mut Emitter<'_>, v: Value, p: &Product) -> Option<Value> {
     let mut at = 0;
     while let Some(&of) = before.get(at).filter(|_| at < MOST) {
         at += 1;
-        let is_like = known(&e.kernel().program, of).is_ok_and(|ty| ty.1 == p.shape);
+        let is_like = known_type(&e.kernel().program, of).is_ok_and(|ty| ty.1 == p.shape);
         if !is_like || of == p.value || of != v && e.stored.contains_key(&of) {
             continue;
         }

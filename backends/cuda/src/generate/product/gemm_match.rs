@@ -9,14 +9,14 @@ use crate::matrix_product::{Matrix, MatrixProduct};
 use mlc_backends::reference::code::{Affine, Real, Slot};
 use mlc_dsl::ir::{DType, Value};
 
-/// Multiplications from which on a library is asked.
+/// Least multiplications for which a library is asked.
 const LEAST: i64 = 1 << 20;
 
-/// Such a product of a kernel, and the values that it reads.
+/// A GEMM of a kernel, and the values that it reads.
 pub struct GemmMatch {
     pub product: MatrixProduct,
     pub factors: [Value; 2],
-    /// What is added: a tensor like the result, and a vector along its columns.
+    /// The residual and the bias.
     pub added: [Option<Value>; 2],
     /// Whether the stage's value is the result; otherwise the sums are, in `f32`.
     pub is_whole: bool,
@@ -62,7 +62,7 @@ fn matrix(dtype: DType, offset: &Affine, axes: [&[(Slot, i64)]; 3]) -> Option<Ma
 }
 
 impl GemmMatch {
-    /// The stage of `v`, which a product and what follows it yield, as a product of matrices.
+    /// The stage of `v`, a product and its epilogue, as a GEMM.
     pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,

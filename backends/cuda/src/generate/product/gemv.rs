@@ -25,17 +25,17 @@ const SUMS: i64 = 64;
 /// Bytes that a block reads from which on more blocks pay for adding their sums.
 const MANY: i64 = 100_000;
 
-/// How such a product is cut into blocks.
+/// The tiling of a GEMV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gemv {
     /// Whether a warp takes whole columns.
     along_depth: bool,
-    /// Elements of the matrix that a thread reads at once.
+    /// Vector width of the loads of the matrix.
     width: i64,
     /// Columns of a warp and warps that share them; or threads side by side.
     columns: i64,
     sharing: i64,
-    /// Parts of the depth: of more than one, the block that ends last adds the sums.
+    /// Parts of the depth (split-K).
     pub parts: i64,
 }
 

@@ -33,9 +33,9 @@ use smem_pipeline::TileElement;
 use std::cmp::Ordering;
 use tile_config::{SIDE, Tiling};
 
-/// Rows, columns and depth from which on tiles pay.
+/// Least rows, columns and depth of a tiled product.
 pub const LEAST: i64 = 8;
-/// Products of elements from which on other tilings are offered.
+/// Least multiplications for which other tilings are offered.
 const LEAST_WORK: i64 = 1 << 22;
 
 /// A factor of a product.
@@ -47,7 +47,7 @@ pub enum Term {
 /// Axes and their extents.
 type Axes = Vec<(Slot, i64)>;
 
-/// The factors of a sum of products, and what it runs over; products of integers wrap to 32 bits.
+/// The factors of a sum of products, and its reduced axes; products of integers wrap to 32 bits.
 fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
     match body {
         Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum => match r.body {
@@ -68,7 +68,7 @@ fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
     }
 }
 
-/// Puts the axis of a sum last along which more of what the factors read lies side by side than along the one that is.
+/// Makes the reduced axis last along which most of the factors' loads are contiguous.
 fn contiguous_axis_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
     let offsets = factors.each_ref().map(|f| e.analyse_term(v, f).offsets).concat();
     let beside = |a: &(Slot, i64)| match a.1 {
@@ -83,8 +83,8 @@ fn contiguous_axis_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep
     }
 }
 
-/// How factors of integers become bytes: the types of both, and what is added to each before. A sum is then too large by what is added,
-/// times the sum of the other factor; at most one is not 0.
+/// Integer factors as 8-bit operands: the types of both, and the zero point added to each. A sum is then too large by the zero point
+/// times the sum of the other factor; at most one zero point is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int8Factors {
     pub types: [DType; 2],
@@ -92,7 +92,7 @@ pub struct Int8Factors {
 }
 
 impl Int8Factors {
-    /// The bytes of the factors of a value, if their ranges are no larger.
+    /// The 8-bit operands of a value's factors, if their ranges fit.
     fn fitting(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Int8Factors> {
         let byte = |t: &Term| {
             let Term::Int(i) = t else { return None };
@@ -116,7 +116,7 @@ impl Int8Factors {
 
 /// A sum of products.
 pub struct Contraction {
-    /// What output axes consist of: the axis, counted from the left, the factor in its index, and the extent.
+    /// Parts of output axes: the axis, counted from the left, the factor in its index, and the extent.
     parts: Vec<(usize, i64, i64)>,
     /// Parts of output axes by what depends on them.
     pub batch: Vec<usize>,
@@ -124,7 +124,7 @@ pub struct Contraction {
     pub columns: Vec<usize>,
     /// Elements of rows, of columns and of a sum.
     sizes: [i64; 3],
-    /// Vectors up to which a matrix is read once for all of them.
+    /// The most vectors of a GEMV.
     few: i64,
 }
 
@@ -181,7 +181,7 @@ impl Contraction {
         Some(Contraction { parts, batch, rows, columns, sizes, few })
     }
 
-    /// Whether one factor is a matrix and the other one a vector, or a few.
+    /// Whether it is a GEMV: one factor is a matrix, the other one a vector or a few.
     fn is_gemv(&self) -> bool {
         let [rows, columns, depth] = self.sizes;
         let vectors = rows.min(columns);
@@ -192,7 +192,7 @@ impl Contraction {
             && depth >= gemv::LEAST
     }
 
-    /// Whether it is one of vectors, and the elements of a batch lie side by side.
+    /// Whether it is a batch of vector products, and the batch is the contiguous axis of the result.
     pub fn has_batch_last(&self) -> bool {
         let last = (0..self.parts.len()).rev().find(|&p| self.parts[p].2 != 1);
         self.sizes[0].min(self.sizes[1]) == 1 && last.is_some_and(|p| self.batch.contains(&p))
@@ -211,7 +211,7 @@ impl Contraction {
         Contraction::find(e, kernel, v, None)
     }
 
-    /// A value as a sum of products with a shape of its own. An axis is taken apart where rows or columns become more by it.
+    /// A value as a sum of products that is worth tiles or a GEMV. An axis is split where that makes more rows or columns.
     pub fn recognise(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
         let has_shape = |c: &Contraction| c.is_gemv() || c.is_worth_tiles();
         let whole = Contraction::find(e, kernel, v, None)?;
@@ -223,8 +223,8 @@ impl Contraction {
         apart.or_else(|| Some(whole).filter(has_shape))
     }
 
-    /// Takes apart the axes that the factors divide by a number, as what is read through a reshape does: what they read is then affine in
-    /// the parts. Yields the same of the sum's own axes, as the code of the value names them.
+    /// Splits the axes that the factors divide by a number, as reads through a reshape do, which makes the reads affine in
+    /// the parts. Yields the splits of the reduced axes, as the code of the value names them.
     fn take_apart(
         &mut self,
         e: &Emitter<'_>,
@@ -278,21 +278,21 @@ pub struct Product {
     pub batch: Vec<(Slot, i64)>,
     pub rows: Vec<(Slot, i64)>,
     pub columns: Vec<(Slot, i64)>,
-    /// What the sum runs over.
+    /// The reduced axes.
     pub deep: Vec<(Slot, i64)>,
     /// The factors that depend on rows and on columns.
     pub factors: [Term; 2],
     pub double: bool,
-    /// What tiles in shared memory consist of.
+    /// Element type of the tiles in shared memory.
     pub element: TileElement,
-    /// How factors of integers become bytes.
+    /// Integer factors as 8-bit operands.
     pub bytes: Option<Int8Factors>,
     pub tiling: Tiling,
-    /// How it is cut if it has few rows: then the tiling does not count.
+    /// The GEMV, if it is one: then the tiling does not count.
     pub gemv: Option<Gemv>,
 }
 
-/// What tiles of the factors of a product consist of: what tensor cores take, where that is what the factors are.
+/// Element type of the tiles of a product's factors: that of tensor cores, where the factors have it in memory.
 fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> TileElement {
     let type_of = |v: Value| kernel.program.ty(v).dtype;
     let args = &kernel.program.node(value.node).args;
@@ -320,8 +320,8 @@ pub fn size(axes: &[(Slot, i64)]) -> i64 {
 }
 
 impl Product {
-    /// A sum of products with a shape of its own. Tiles have its last axis among their columns, if it is not one of the batch; what is
-    /// thin has fewer rows than columns.
+    /// A sum of products that is worth tiles or a GEMV. Tiles have its last axis among their columns, if it is not one of the batch; a GEMV
+    /// has fewer rows than columns.
     pub fn recognise(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
         let mut c = Contraction::recognise(e, kernel, value)?;
         let apart = c.take_apart(e, kernel, value)?;
@@ -383,7 +383,7 @@ impl Product {
         wide.flatten().unwrap_or_else(|| Tiling::choose(sizes, element, processors))
     }
 
-    /// Other tilings that may be faster on a device, of what is large enough to be worth the time to find out.
+    /// Other tilings that may be faster on a device, of products large enough to be worth timing.
     pub fn other_tilings(&self, tuning: &Tuning) -> Vec<Tiling> {
         let sizes = [&self.batch, &self.rows, &self.columns, &self.deep].map(|a| size(a));
         let work = sizes.iter().fold(1i64, |n, s| n.saturating_mul(*s));
@@ -401,12 +401,12 @@ impl Product {
         out
     }
 
-    /// What tiles of the factor of rows (0) or columns (1) consist of.
+    /// Element type of the tiles of the factor of rows (0) or columns (1).
     pub fn element_of(&self, side: usize) -> TileElement {
         self.bytes.map_or(self.element, |b| TileElement::Byte(b.types[side]))
     }
 
-    /// Parts of the depth: of more than one, the block that ends last adds the sums ([`split_k`](split_k)).
+    /// Parts of the depth: more than one is split-K ([`split_k`]).
     pub fn count_of_parts(&self) -> i64 {
         self.gemv.map_or(self.tiling.parts, |t| t.parts)
     }
@@ -422,14 +422,14 @@ impl Product {
         [size(&self.batch) * up(m, rows) * up(n, columns), rows * columns]
     }
 
-    /// Element type and extents of the sums over parts of the depth, if there are several: tiles, parts, sums of a block.
+    /// Type of the partial sums of split-K, if the depth is split: tiles, parts, sums of a block.
     pub fn parts(&self) -> Option<(DType, Vec<usize>)> {
         let ([tiles, sums], parts) = (self.tiles(), self.count_of_parts());
         let dtype = if self.double { DType::F64 } else { DType::F32 };
         (parts > 1).then(|| (dtype, vec![tiles as usize, parts as usize, sums as usize]))
     }
 
-    /// The head of a block in which the row `down` and the column `across` are inside.
+    /// The bounds check of the row `down` and the column `across`, as the head of a block.
     pub fn inside(&self) -> String {
         let mut checks = vec![];
         let sides = [

@@ -14,12 +14,12 @@ use mlc_dsl::ir::{DType, Value};
 /// Threads of a block.
 pub const THREADS: u32 = (SIDE * SIDE) as u32;
 
-/// What a tile in shared memory consists of.
+/// Element type of a tile in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileElement {
-    /// Floats, of 64 bits if the flag says so, for ordinary multiplications.
+    /// Floats, of 64 bits if the flag says so, for SIMT products.
     Real(bool),
-    /// Floats of which tensor cores take 19 bits.
+    /// Floats that tensor cores take as `tf32`.
     Tf32,
     /// The bits of floats of 16 bits, for tensor cores.
     Half(DType),
@@ -28,7 +28,7 @@ pub enum TileElement {
 }
 
 impl TileElement {
-    /// The type of C++.
+    /// The C++ type.
     pub fn name(self) -> &'static str {
         match self {
             TileElement::Real(double) => spell::real(double),
@@ -78,14 +78,14 @@ impl TileElement {
 pub struct FactorTile<'a> {
     /// The shared array.
     pub name: &'static str,
-    /// The variable with the tile's first place, and how many places there are.
+    /// The variable with the tile's first line, and how many lines there are.
     first: &'static str,
     count: i64,
     /// The factor's own axes, those of the depth, and its elements.
     along: &'a [(Slot, i64)],
     deep: &'a [(Slot, i64)],
     factor: &'a Term,
-    /// What is added to integers.
+    /// The zero point added to integers.
     shift: i64,
     product: Value,
     double: bool,
@@ -95,7 +95,7 @@ pub struct FactorTile<'a> {
     /// Lines of a tile, and whether those of a step lie side by side in shared memory; otherwise the steps of a line do.
     pub lines: i64,
     pub by_step: bool,
-    /// Whether it lies in shared memory as products by warpgroups read it.
+    /// Whether it is swizzled in shared memory, as `wgmma` reads it.
     is_swizzled: bool,
     /// Whether neighbouring threads load what lies side by side along the depth, and how many elements at once.
     along_depth: bool,
@@ -105,7 +105,7 @@ pub struct FactorTile<'a> {
 /// Axes, and the name of a position along them.
 type AxesAt<'a> = (&'a [(Slot, i64)], &'static str);
 
-/// Whether more of what a factor of a product reads lies side by side along the depth than along its own axes.
+/// Whether more loads of a factor are contiguous along the depth than along its own axes.
 pub fn runs_along_depth(
     offsets: &[(Value, Affine)],
     deep: &[(Slot, i64)],
@@ -120,7 +120,7 @@ pub fn runs_along_depth(
 }
 
 impl<'a> FactorTile<'a> {
-    /// The factor of rows (0) or columns (1), loaded in the way that combines the most accesses.
+    /// The factor of rows (0) or columns (1), loaded along the axes with the most vector accesses.
     pub fn new(
         e: &mut Emitter<'_>,
         p: &'a Product,

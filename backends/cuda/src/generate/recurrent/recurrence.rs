@@ -4,7 +4,7 @@
 //! two results of one step, at the same time.
 
 use super::super::emit::{Emitter, Sharing, coordinates, offset_of};
-use super::super::kernel::{KernelProgram, known};
+use super::super::kernel::{KernelProgram, known_type};
 use super::super::procedures::place_results;
 use super::super::stages::{Schedule, variable};
 use super::super::{Generator, KernelSite, Signature, StageMemory, bytes_of, spelling};
@@ -206,7 +206,7 @@ impl Generator<'_> {
         let read = order.iter().filter(|v| e.read.contains(v) && v.node != node);
         let results = steps.results.iter().map(|r| &r.value);
         for v in read.chain(results) {
-            let (ty, written) = (known(&kernel.program, *v)?, v.node == node);
+            let (ty, written) = (known_type(&kernel.program, *v)?, v.node == node);
             let constant = if written { "" } else { "const " };
             let (element, place) = (spelling::stored(ty.0), memory.places[v]);
             self.reads(place);
