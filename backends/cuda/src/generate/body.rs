@@ -1,6 +1,7 @@
 //! Function bodies: the loop nest of each schedule around what the emitter writes.
 
 use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, vector_width, widest};
+use super::grid::GridSize;
 use super::kernel::KernelProgram;
 use super::product::Product;
 use super::product::{smem_pipeline, tiled};
@@ -12,25 +13,18 @@ use super::tiled_transpose::TiledTranspose;
 use super::{THREADS, flash_attention, spelling};
 use mlc_dsl::ir::{DType, Value};
 
-/// Stores an element of the result.
-pub fn store(e: &mut Emitter<'_>, dtype: DType, shape: &[i64], slots: &[usize], v: &str) {
-    let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
-    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
-    let offset = offset_of(&shape, &index).expect("its bytes are an `i64`");
-    e.store(dtype, &offset, v);
-}
-
-/// Writes the body of a stage; the blocks and their threads.
+/// Writes the body of a stage.
 pub fn body(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
     stage: &Stage,
     shape: &[usize],
-) -> Option<(u64, u32)> {
+) -> Option<GridSize> {
     let v = stage.value;
     let dtype = kernel.program.ty(v).dtype;
     let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
-    let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
+    let put =
+        |e: &mut Emitter<'_>, slots: &[usize], v: &str| e.store_result(dtype, &shape, slots, v);
     match &stage.schedule {
         Schedule::TiledProduct(product) | Schedule::SplitK(product, _) => {
             tiles(e, kernel, v, *product)
@@ -59,7 +53,7 @@ pub fn body(
                 &flash_attention::OutputTarget { value: v, store: &put },
             )
         }
-        Schedule::SplitReduction(split) => Some(split::write(e, (v, dtype), &shape, split)),
+        Schedule::SplitReduction(split) => Some(split::write(e, v, dtype, &shape, split)),
         Schedule::Scan(scan) => scan.write(e, kernel, v, &shape),
         Schedule::RowPerBlock(axes) => Some(rows(e, kernel, v, &shape, axes)),
         _ => Some(elements(e, v, dtype, &shape, None)),
@@ -72,7 +66,7 @@ fn tiles(
     kernel: &KernelProgram,
     v: Value,
     product: Value,
-) -> Option<(u64, u32)> {
+) -> Option<GridSize> {
     let p = Product::recognise(e, kernel, product)?;
     let dtype = kernel.program.ty(v).dtype;
     let offset = offset_of(&p.shape, &p.index)?;
@@ -86,7 +80,7 @@ fn tiles(
         Some(gemv) => gemv.write(e, &p, part, &mut store),
         None => tiled::write(e, &p, part, &mut store),
     };
-    Some((blocks, smem_pipeline::THREADS))
+    Some(GridSize { blocks, threads: smem_pipeline::THREADS })
 }
 
 /// Binds what is known of an element before it is computed.
@@ -99,7 +93,7 @@ fn elements(
     dtype: DType,
     shape: &[i64],
     known: BindKnown<'_>,
-) -> (u64, u32) {
+) -> GridSize {
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
@@ -119,7 +113,7 @@ fn elements(
             known(e, &slots);
         }
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
     };
     let mut width = vector_width(&axes, widest(dtype));
     let mut is_apart = width == 1;
@@ -152,7 +146,7 @@ fn elements(
     }
     e.line(format!("if (at >= {}) return;", spelling::int(total)));
     e.lanes("at", &axes, width, one);
-    (((total / width) as u64).div_ceil(THREADS.into()), THREADS)
+    GridSize { blocks: ((total / width) as u64).div_ceil(THREADS.into()), threads: THREADS }
 }
 
 /// A row for each block, or for each warp of a block: its threads share loops.
@@ -162,7 +156,7 @@ fn rows(
     v: Value,
     shape: &[i64],
     rows: &[usize],
-) -> (u64, u32) {
+) -> GridSize {
     let dtype = kernel.program.ty(v).dtype;
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
@@ -175,7 +169,7 @@ fn rows(
     let write = |e: &mut Emitter<'_>| {
         e.diverge(&own);
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
     };
     let mut extents: Vec<i64> = along.iter().map(|a| a.1).collect();
     let mut width = vector_width(&along, widest(dtype).min(4));
@@ -212,7 +206,8 @@ fn rows(
     }
     e.along_at_last(&along, write);
     e.declare_arrays(head);
-    ((count as u64).div_ceil(of_block as u64), if by_warp { THREADS } else { threads })
+    let threads = if by_warp { THREADS } else { threads };
+    GridSize { blocks: (count as u64).div_ceil(of_block as u64), threads }
 }
 
 /// Rows of a warp that are short enough whatever their number.

@@ -2,15 +2,15 @@
 //!
 //! Definitions are unfolded; views without memory of their own are fused into their readers.
 
-use super::procedures::{self, Procedure, TypedShape};
-use super::stages::variable;
+use super::procedure::{Procedure, TypedShape};
+use super::procedures;
 use super::tuning::{CodeTarget, Tuning};
 use crate::launch::Place;
 use mlc_backends::BackendError;
 use mlc_backends::reference::accelerated::affine::placed;
 use mlc_backends::reference::code::cache::compiled;
 use mlc_backends::reference::code::compile::{Body, MeaningCode};
-use mlc_backends::reference::code::{Int, Real};
+use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::{Engine, code};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::canon::Sink;
@@ -169,7 +169,7 @@ impl KernelProgram {
 
 /// Elements that the loops of a code run over.
 fn loops(code: &MeaningCode) -> i64 {
-    let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let axes: Vec<Slot> = code.axes.iter().map(|a| a.0).collect();
     let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
     own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
 }
@@ -275,6 +275,18 @@ fn permute_reductions(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> P
     program
 }
 
+/// The index variable, if an index is a single one.
+pub fn variable(i: &Int) -> Option<Slot> {
+    match i {
+        Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
+            [(s, 1)] => Some(*s),
+            _ => None,
+        },
+        Int::Slot(s) => Some(*s),
+        _ => None,
+    }
+}
+
 /// The input that a code transposes, and the index.
 fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
     let (input, index, is_bare) = match &code.body {
@@ -282,8 +294,8 @@ fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
         Body::Int(_, Int::Read(r)) => (r.input, &r.index, r.otherwise.is_none()),
         Body::Real(_) | Body::Int(..) => return None,
     };
-    let axes: Option<BTreeSet<code::Slot>> = index.iter().map(variable).collect();
-    let own: BTreeSet<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let axes: Option<BTreeSet<Slot>> = index.iter().map(variable).collect();
+    let own: BTreeSet<Slot> = code.axes.iter().map(|a| a.0).collect();
     let is_whole = is_bare && code.axes.len() == index.len();
     (is_whole && axes.as_ref() == Some(&own)).then(|| (input, index.clone()))
 }
@@ -300,7 +312,8 @@ fn codes(program: &Program, library: &Library, tuning: Tuning) -> Result<Codes, 
             continue;
         };
         let callable = library.call(*call);
-        let args = node.args.iter().map(|a| known_type(program, *a)).collect::<Result<Vec<_>, _>>()?;
+        let args =
+            node.args.iter().map(|a| known_type(program, *a)).collect::<Result<Vec<_>, _>>()?;
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let app = compiled(callable, Engine::Plain, &attrs, &args)
             .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;

@@ -6,9 +6,12 @@
 mod body;
 mod emit;
 mod flash_attention;
+mod grid;
 mod kernel;
 mod library_candidates;
 mod megakernel;
+mod procedure;
+mod procedure_launches;
 mod procedures;
 mod product;
 mod ranges;
@@ -25,11 +28,12 @@ pub use procedures::is_known as has_procedure;
 
 use body::body;
 use emit::Emitter;
+use grid::GridSize;
 use kernel::{KernelProgram, StoredValues, known_type, unsupported};
 use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
-use procedures::TypedShape;
+use procedure::TypedShape;
 use product::Product;
 use product::tile_config::Tiling;
 use stages::{Schedule, Stage};
@@ -438,7 +442,7 @@ impl<'a> Generator<'a> {
         }
         e.unaligned.extend(order.iter().filter(|v| !places[*v].is_aligned()));
         e.out_is_unaligned = !target.is_aligned();
-        let (blocks, threads) = body(&mut e, kernel, stage, &shape)
+        let grid = body(&mut e, kernel, stage, &shape)
             .ok_or_else(|| unsupported("a value of more than 2^31 blocks".into()))?;
         let mut signature = Signature::default();
         for v in order.iter().filter(|v| e.read.contains(v)) {
@@ -476,7 +480,7 @@ impl<'a> Generator<'a> {
             Argument { place: target, bytes, dtype, written: true },
         );
         let what = self.describe(site.number, kernel, stage);
-        self.assembled(site, what, e, signature, (blocks, threads)).map(Some)
+        self.assembled(site, what, e, signature, grid).map(Some)
     }
 
     /// Notes the launches with other tilings that may take the place of those of a stage.
@@ -511,15 +515,16 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// The launch of a function whose body an emitter has written, of as many blocks and threads of each.
+    /// The launch of a function whose body an emitter has written.
     fn assembled(
         &mut self,
         site: KernelSite<'_>,
         what: String,
         e: Emitter<'_>,
         mut signature: Signature,
-        (blocks, block): (u64, u32),
+        grid: GridSize,
     ) -> Result<Launch, BackendError> {
+        let GridSize { blocks, threads: block } = grid;
         let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
         let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
         if e.faults {

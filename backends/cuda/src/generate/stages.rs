@@ -4,8 +4,8 @@
 
 use super::emit::Emitter;
 use super::flash_attention::FlashAttention;
-use super::kernel::KernelProgram;
-use super::procedures::TypedShape;
+use super::kernel::{KernelProgram, variable};
+use super::procedure::TypedShape;
 use super::product::{Contraction, Product};
 use super::reduction::scan::Scan;
 use super::reduction::split::{FEW, SplitReduction};
@@ -128,18 +128,6 @@ struct StagePlanner<'k> {
     kernel: &'k KernelProgram,
     out: Vec<Stage>,
     stored: BTreeSet<Value>,
-}
-
-/// The index variable, if an index is a single one.
-pub fn variable(i: &Int) -> Option<Slot> {
-    match i {
-        Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
-            [(s, 1)] => Some(*s),
-            _ => None,
-        },
-        Int::Slot(s) => Some(*s),
-        _ => None,
-    }
 }
 
 fn is_zero(i: &Int) -> bool {

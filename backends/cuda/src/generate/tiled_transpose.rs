@@ -1,8 +1,8 @@
 //! Tiled transpose: an operand read across the lines of the result goes through a tile in shared memory, so that both loads and stores
 //! are coalesced.
 
-use super::body::store;
 use super::emit::{Emitter, coordinates};
+use super::grid::GridSize;
 use super::product::simt::open_unrolled;
 use super::spelling as spell;
 use mlc_backends::reference::code::{Affine, Int, Slot};
@@ -53,7 +53,7 @@ impl TiledTranspose {
         })
     }
 
-    /// Writes the function; its blocks and their threads.
+    /// Writes the function.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
@@ -61,7 +61,7 @@ impl TiledTranspose {
         dtype: DType,
         shape: &[i64],
         axes: &[(Slot, i64)],
-    ) -> (u64, u32) {
+    ) -> GridSize {
         let of = e.type_of(self.read);
         let is_wide = of.size() == 2 && self.along.1 >= WIDE && self.last.1 >= WIDE;
         let tile = if is_wide { WIDE } else { TILE };
@@ -107,12 +107,12 @@ impl TiledTranspose {
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
         if !is_whole {
             e.close();
         }
         e.close();
         let batch: i64 = others.iter().map(|a| a.1).product();
-        ((batch * down * across) as u64, THREADS as u32)
+        GridSize { blocks: (batch * down * across) as u64, threads: THREADS as u32 }
     }
 }

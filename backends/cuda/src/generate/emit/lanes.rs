@@ -2,7 +2,7 @@
 //!
 //! Only accesses whose alignment follows from extents and strides are combined; all others stay scalar.
 
-use super::{Emitter, coordinates};
+use super::{Emitter, coordinates, offset_of};
 use crate::generate::product::strided_read::StridedRead;
 use crate::generate::spelling as spell;
 use mlc_backends::reference::code::{Affine, Slot};
@@ -283,6 +283,14 @@ impl<'k> Emitter<'k> {
         let Some(lanes) = &mut self.lanes else { return };
         self.lines.insert(lanes.mark, format!("{}{text}", "  ".repeat(lanes.depth)));
         lanes.mark += 1;
+    }
+
+    /// Stores an element of a result of this shape at these index variables.
+    pub fn store_result(&mut self, dtype: DType, shape: &[i64], slots: &[Slot], v: &str) {
+        let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+        let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+        let offset = offset_of(&shape, &index).expect("its bytes are an `i64`");
+        self.store(dtype, &offset, v);
     }
 
     /// Writes an element of the result.

@@ -4,6 +4,7 @@ use super::tile_load::TileLoad;
 use super::tiling::MultiplyUnit;
 use super::{FlashAttention, decode, simt, split_kv, tensor_cores};
 use crate::generate::emit::{Emitter, coordinates, vector_width};
+use crate::generate::grid::GridSize;
 use crate::generate::kernel::KernelProgram;
 use crate::generate::product::size;
 use crate::generate::spelling as spell;
@@ -26,13 +27,13 @@ pub fn least() -> String {
     spell::float(f64::NEG_INFINITY, false)
 }
 
-/// Writes the function that stores what follows the product; its blocks and their threads.
+/// Writes the function that stores what follows the product.
 pub fn write(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
     product: Value,
     target: &OutputTarget<'_>,
-) -> Option<(u64, u32)> {
+) -> Option<GridSize> {
     let p = FlashAttention::recognise(e, kernel, product)?;
     let c = &p.tiling;
     let (kind, block) = (e.index_type(), e.block());
@@ -55,7 +56,7 @@ pub fn write(
     if c.parts > 1 {
         split_kv::combine(e, &p, target);
     }
-    Some((c.blocks(), c.threads))
+    Some(GridSize { blocks: c.blocks(), threads: c.threads })
 }
 
 impl FlashAttention {

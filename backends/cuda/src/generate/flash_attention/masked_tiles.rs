@@ -165,16 +165,16 @@ impl MaskedTileSkip {
 
     /// Goes on with the next tile where this turn leaves one out.
     pub fn leave_out(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
-        self.leave_out_of(e, p, ("threadIdx.x", p.tiling.threads));
+        self.leave_out_of(e, p, "threadIdx.x", p.tiling.threads);
     }
 
     /// The same of a warp.
     pub fn leave_out_of_warp(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
-        self.leave_out_of(e, p, ("own", 32));
+        self.leave_out_of(e, p, "own", 32);
     }
 
     /// The same of the threads that have a tile: the number of one, and how many there are.
-    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &FlashAttention, (own, threads): (&str, u32)) {
+    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &FlashAttention, own: &str, threads: u32) {
         let (c, along) = (&p.tiling, [p.along]);
         let kind = e.index_type();
         let mut width = vector_width(&along, 8).min(c.keys);

@@ -20,7 +20,7 @@ mod warp_combine;
 
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
-use super::procedures::TypedShape;
+use super::procedure::TypedShape;
 use super::product::{Contraction, size};
 pub use kernel::{OutputTarget, write};
 use masked_tiles::MaskedTileSkip;

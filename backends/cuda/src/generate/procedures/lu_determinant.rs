@@ -1,7 +1,7 @@
 //! Determinants by LU elimination.
 
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::sort_scatter::{elements, index, narrowed, widened};
-use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::DType;
 

@@ -1,8 +1,8 @@
 //! Operators with data-dependent result sizes: unique rows and non-max suppression.
 
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::super::spelling as spell;
 use super::sort_scatter::{each, elements, index, part, scalar, widened};
-use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 

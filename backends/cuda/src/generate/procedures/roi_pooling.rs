@@ -1,8 +1,8 @@
 //! ROI pooling (ROI align).
 
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::super::spelling as spell;
 use super::sort_scatter::{each, elements, index, narrowed, part, widened};
-use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::Attr;
 

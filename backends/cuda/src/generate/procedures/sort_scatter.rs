@@ -1,8 +1,8 @@
 //! Argsort, scatter and bit casts.
 
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::super::recurrent::Text;
 use super::super::spelling as spell;
-use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 

@@ -3,10 +3,10 @@
 //! Where branches lead is known when code is generated, and is a table in the code. Set members, modes and lists in memory
 //! are distributed to the nodes before every run.
 
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::super::recurrent::Text;
 use super::super::spelling as spell;
 use super::sort_scatter::{each, index, narrowed, part, widened};
-use super::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 

@@ -327,16 +327,18 @@ impl ConvolutionMatch {
             return None;
         }
         [(0, 1), (1, 0)].into_iter().find_map(|(image, weights)| {
-            let parts = (&factors[image], &factors[weights]);
-            ConvolutionMatch::with(e, kernel, (v, &p), parts, is_fixed)
+            let (x, w) = (&factors[image], &factors[weights]);
+            ConvolutionMatch::of_factors(e, kernel, v, &p, x, w, is_fixed)
         })
     }
 
-    fn with(
+    fn of_factors(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
-        (v, p): (Value, &Product),
-        (x, w): (&StridedRead, &StridedRead),
+        v: Value,
+        p: &Product,
+        x: &StridedRead,
+        w: &StridedRead,
         is_fixed: &dyn Fn(Value) -> bool,
     ) -> Option<ConvolutionMatch> {
         if !w.inside.is_empty() || w.offset.constant != 0 {

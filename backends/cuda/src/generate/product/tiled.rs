@@ -149,7 +149,8 @@ pub fn copy(e: &mut Emitter<'_>, factors: [&FactorTile<'_>; 2], to: &str, has_ta
 pub fn begin_copies(
     e: &mut Emitter<'_>,
     factors: [&FactorTile<'_>; 2],
-    (others, deep): (i64, i64),
+    others: i64,
+    deep: i64,
     has_tail: bool,
 ) {
     let kind = e.index_type();
@@ -184,7 +185,7 @@ fn ahead(
             right.declare_copied(e, tiles);
         }
     }
-    begin_copies(e, [left, right], (others, deep), has_tail);
+    begin_copies(e, [left, right], others, deep, has_tail);
     // Behind it all threads' copies are there, and the tile before is no longer read.
     e.line("__syncthreads();");
     e.line(format!("{kind} next = from + {};", others * deep));

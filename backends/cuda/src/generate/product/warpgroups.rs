@@ -161,7 +161,7 @@ pub fn ahead(
         "// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."
     ));
     declare_large(e, left, right, tiles);
-    begin_copies(e, [left, right], (others, DEPTH), has_tail);
+    begin_copies(e, [left, right], others, DEPTH, has_tail);
     e.line("fence_shared();");
     // Behind it all threads' copies are there, and the tile before the last one is no longer read.
     e.line("__syncthreads();");

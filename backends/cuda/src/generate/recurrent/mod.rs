@@ -7,7 +7,7 @@
 pub(crate) mod persistent;
 mod recurrence;
 
-use super::procedures::{Operand, Procedure, ProcedureLaunch, Prologue, TypedShape};
+use super::procedure::{Operand, Procedure, ProcedureLaunch, Prologue, TypedShape};
 use super::spelling as spell;
 use super::tuning::Tuning;
 use mlc_dsl::eval::Env;

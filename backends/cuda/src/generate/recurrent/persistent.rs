@@ -4,7 +4,7 @@
 //! for all steps where they fit, and are read once for all elements of the batch. The state goes through scratch memory, double-buffered,
 //! so that one barrier separates steps. From one phase to the next, threads keep nothing but weights.
 
-use super::super::procedures::{Operand, Procedure, ProcedureLaunch, TypedShape};
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::super::tuning::{Policy, Tuning};
 use super::{Layer, Text};
 

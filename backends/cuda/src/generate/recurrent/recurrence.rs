@@ -4,9 +4,10 @@
 //! two results of one step, at the same time.
 
 use super::super::emit::{Emitter, Sharing, coordinates, offset_of};
-use super::super::kernel::{KernelProgram, known_type};
-use super::super::procedures::place_results;
-use super::super::stages::{Schedule, variable};
+use super::super::grid::GridSize;
+use super::super::kernel::{KernelProgram, known_type, variable};
+use super::super::procedure_launches::place_results;
+use super::super::stages::Schedule;
 use super::super::{Generator, KernelSite, Signature, StageMemory, bytes_of, spelling};
 use crate::launch::{Argument, Launch};
 use mlc_backends::BackendError;
@@ -29,6 +30,14 @@ struct StepResult {
     own: Vec<(Slot, i64)>,
 }
 
+/// The axis of a result that its steps run along.
+#[derive(Clone, Copy)]
+struct StepAxis {
+    value: Value,
+    axis: usize,
+    count: i64,
+}
+
 /// The steps of a node.
 struct StepLoop {
     step: Slot,
@@ -42,14 +51,14 @@ impl StepLoop {
     fn recognise(e: &mut Emitter<'_>, kernel: &KernelProgram, node: NodeId) -> Option<StepLoop> {
         let of = kernel.program.node(node);
         let values = (0..of.types.len() as u32).map(|output| Value { node, output });
-        let steps: Vec<(Value, usize, i64)> = values
-            .filter_map(|v| {
-                let code = kernel.code(v)?;
-                let at = code.axes.iter().position(|a| Some(a.0) == code.step)?;
-                Some((v, at, code.axes[at].1))
+        let steps: Vec<StepAxis> = values
+            .filter_map(|value| {
+                let code = kernel.code(value)?;
+                let axis = code.axes.iter().position(|a| Some(a.0) == code.step)?;
+                Some(StepAxis { value, axis, count: code.axes[axis].1 })
             })
             .collect();
-        let count = steps.iter().map(|s| s.2).max()?;
+        let count = steps.iter().map(|s| s.count).max()?;
         let mut independent = usize::MAX;
         for &s in &steps {
             independent = independent.min(StepLoop::apart(e, kernel, s, &steps)?);
@@ -57,7 +66,7 @@ impl StepLoop {
         let step = e.variable(count);
         let mut instances: Vec<(Slot, i64)> = vec![];
         let mut results = vec![];
-        for &(value, at, _) in &steps {
+        for &StepAxis { value, axis: at, .. } in &steps {
             let ty = kernel.program.ty(value);
             let shape = ty.known_shape()?;
             let (mut index, mut own) = (vec![], vec![]);
@@ -84,17 +93,18 @@ impl StepLoop {
     fn apart(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
-        (v, at, _): (Value, usize, i64),
-        all: &[(Value, usize, i64)],
+        of: StepAxis,
+        all: &[StepAxis],
     ) -> Option<usize> {
+        let StepAxis { value: v, axis: at, .. } = of;
         let slots: Vec<(Slot, i64)> =
             kernel.code(v)?.axes.iter().map(|a| (e.variable(a.1), a.1)).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(s.0)).collect();
         let without = |i: &usize, at: usize| i + usize::from(*i >= at);
         let mut apart = slots.len() - 1;
         for (read, index) in e.analyse_body(v, &index).own {
-            let of = all.iter().find(|s| s.0 == read);
-            let Some((_, read_at, _)) = of else { continue };
+            let other = all.iter().find(|s| s.value == read);
+            let Some(StepAxis { axis: read_at, .. }) = other else { continue };
             let axes = &kernel.code(read)?.axes;
             let same = |i: &usize| {
                 let (own, other) = (slots[without(i, at)], without(i, *read_at));
@@ -106,8 +116,8 @@ impl StepLoop {
         Some(apart)
     }
 
-    /// Writes the function; its blocks and their threads.
-    fn write(&self, e: &mut Emitter<'_>, kernel: &KernelProgram, backwards: bool) -> (u64, u32) {
+    /// Writes the function.
+    fn write(&self, e: &mut Emitter<'_>, kernel: &KernelProgram, backwards: bool) -> GridSize {
         let blocks: i64 = self.instances.iter().map(|a| a.1).product();
         let longest = |r: &StepResult| {
             let found = kernel.reduces(r.value).then(|| kernel.loops(r.value));
@@ -172,7 +182,8 @@ impl StepLoop {
         }
         e.close();
         let blocks = blocks as u64;
-        (if is_single { blocks.div_ceil(ALONE as u64) } else { blocks }, threads as u32)
+        let blocks = if is_single { blocks.div_ceil(ALONE as u64) } else { blocks };
+        GridSize { blocks, threads: threads as u32 }
     }
 }
 
@@ -198,8 +209,8 @@ impl Generator<'_> {
         let Some(steps) = StepLoop::recognise(&mut e, kernel, node).filter(|s| s.count > 0) else {
             return Ok(vec![]);
         };
-        let (blocks, threads) = steps.write(&mut e, kernel, kernel.recurrences[&node]);
-        if blocks == 0 {
+        let grid = steps.write(&mut e, kernel, kernel.recurrences[&node]);
+        if grid.blocks == 0 {
             return Ok(vec![]);
         }
         let mut signature = Signature::default();
@@ -218,6 +229,6 @@ impl Generator<'_> {
         let ty = kernel.program.ty(Value { node, output: 0 });
         let words = Schedule::Recurrence.words();
         let what = format!("{}: {ty}, {words}.", self.kernel_words(site.number));
-        Ok(vec![self.assembled(site, what, e, signature, (blocks, threads))?])
+        Ok(vec![self.assembled(site, what, e, signature, grid)?])
     }
 }

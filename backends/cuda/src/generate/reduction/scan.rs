@@ -6,6 +6,7 @@
 use super::super::emit::{Emitter, coordinates, offset_of};
 use super::super::kernel::KernelProgram;
 use super::super::spelling::{self as spell, ScalarKind};
+use crate::generate::grid::GridSize;
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::compile::Body;
@@ -134,14 +135,14 @@ impl Scan {
         (*count >= LEAST).then_some((scan, combined, *m))
     }
 
-    /// Writes the function that stores the value; its blocks and their threads.
+    /// Writes the function that stores the value.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
         shape: &[i64],
-    ) -> Option<(u64, u32)> {
+    ) -> Option<GridSize> {
         let slots: Vec<Slot> = shape.iter().map(|&n| e.variable(n)).collect();
         let (_, combined, m) = Scan::found(e, kernel, v, &slots)?;
         let n = shape[self.axis];
@@ -187,7 +188,7 @@ impl Scan {
             self.store(e, kernel, v, &slots, "here");
             e.close();
             e.close();
-            return Some((rows as u64, threads as u32));
+            return Some(GridSize { blocks: rows as u64, threads: threads as u32 });
         }
         e.line(format!("{kind} row = ({kind})blockIdx.x * {THREADS} + threadIdx.x;"));
         e.line(format!("if (row >= {rows}) return;"));
@@ -205,7 +206,8 @@ impl Scan {
             e.line(&add);
         }
         e.close();
-        Some(((rows as u64).div_ceil(THREADS as u64), THREADS as u32))
+        let blocks = (rows as u64).div_ceil(THREADS as u64);
+        Some(GridSize { blocks, threads: THREADS as u32 })
     }
 
     fn store(

@@ -1,7 +1,7 @@
 //! Split reductions (few results, many elements): blocks reduce parts, and the last block of a result combines them.
 
-use super::super::body::store;
 use super::super::emit::{Emitter, Sharing, coordinates};
+use super::super::grid::GridSize;
 use super::super::kernel::KernelProgram;
 use super::super::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::code::compile::Body;
@@ -66,13 +66,14 @@ impl SplitReduction {
     }
 }
 
-/// Writes the function; its blocks and their threads.
+/// Writes the function.
 pub fn write(
     e: &mut Emitter<'_>,
-    (v, dtype): (Value, DType),
+    v: Value,
+    dtype: DType,
     shape: &[i64],
     split: &SplitReduction,
-) -> (u64, u32) {
+) -> GridSize {
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
@@ -103,9 +104,9 @@ pub fn write(
         ScalarKind::Real(_) => "total".into(),
     };
     e.open("if (threadIdx.x == 0)");
-    store(e, dtype, shape, &slots, &total);
+    e.store_result(dtype, shape, &slots, &total);
     e.close();
     e.close();
     e.declare_arrays(head);
-    ((split.results * parts) as u64, THREADS)
+    GridSize { blocks: (split.results * parts) as u64, threads: THREADS }
 }

@@ -2,8 +2,8 @@
 //! results, and reads vectors. Recognised by access patterns, not by the operator.
 
 use super::super::THREADS;
-use super::super::body::store;
 use super::super::emit::{Emitter, vector_width, widest};
+use super::super::grid::GridSize;
 use super::super::product::Term;
 use super::super::product::simt::open_unrolled;
 use super::super::spelling::{self as spell, ScalarKind};
@@ -58,7 +58,7 @@ impl VectorizedReduction {
         (accesses.vectorized > 0 && accesses.scalar == 0).then_some(wide)
     }
 
-    /// Writes the function; its blocks and their threads.
+    /// Writes the function.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
@@ -66,7 +66,7 @@ impl VectorizedReduction {
         dtype: DType,
         shape: &[i64],
         axes: &[(Slot, i64)],
-    ) -> (u64, u32) {
+    ) -> GridSize {
         let (kind, width) = (e.index_type(), self.width);
         let results = axes.iter().map(|a| a.1).product::<i64>();
         e.line(format!("{kind} at = (({kind})blockIdx.x * {THREADS} + threadIdx.x) * {width};"));
@@ -77,9 +77,10 @@ impl VectorizedReduction {
         e.lanes("at", axes, width, |e| {
             e.bind(self.of, &self.at, "sum[lane]");
             let text = e.element(v, &index);
-            store(e, dtype, shape, &slots, &text);
+            e.store_result(dtype, shape, &slots, &text);
         });
-        (((results / width) as u64).div_ceil(THREADS.into()), THREADS)
+        let blocks = ((results / width) as u64).div_ceil(THREADS.into());
+        GridSize { blocks, threads: THREADS }
     }
 
     /// Writes the loops that combine the elements of a thread's results.

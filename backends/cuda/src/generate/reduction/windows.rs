@@ -1,8 +1,8 @@
 //! Reductions over overlapping windows, such as depthwise convolution and pooling: a block has a tile of the result, and the tile's input
 //! with its halo is in shared memory once. Recognised by access patterns, not by the operator.
 
-use super::super::body::store;
 use super::super::emit::{Emitter, SharedWindow, linear};
+use super::super::grid::GridSize;
 use super::super::spelling as spell;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
@@ -154,7 +154,7 @@ impl WindowedReduction {
         overlap && self.elements().is_some_and(|n| n.saturating_mul(GAIN) <= reads)
     }
 
-    /// Writes the function; its blocks and their threads.
+    /// Writes the function.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
@@ -162,7 +162,7 @@ impl WindowedReduction {
         dtype: DType,
         shape: &[i64],
         axes: &[(Slot, i64)],
-    ) -> (u64, u32) {
+    ) -> GridSize {
         let (kind, block) = (e.index_type(), e.block());
         let tiles: Vec<i64> = axes.iter().zip(&self.tile).map(|(a, t)| up(a.1, *t)).collect();
         let behind = |list: &[i64], a: usize| list[a + 1..].iter().product::<i64>();
@@ -190,9 +190,9 @@ impl WindowedReduction {
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
         e.close();
-        (tiles.iter().product::<i64>() as u64, THREADS as u32)
+        GridSize { blocks: tiles.iter().product::<i64>() as u64, threads: THREADS as u32 }
     }
 
     /// Writes the loop that brings what the tile's windows read.
