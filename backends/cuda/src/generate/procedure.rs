@@ -2,6 +2,7 @@
 
 use mlc_dsl::ir::{DType, Program};
 use mlc_dsl::library::Library;
+use std::fmt::Write;
 
 /// A value's type.
 pub type TypedShape = (DType, Vec<usize>);
@@ -67,7 +68,18 @@ pub struct Procedure {
 
 impl Procedure {
     /// One of launches alone.
-    pub fn of(scratch: Vec<TypedShape>, parts: Vec<ProcedureLaunch>) -> Procedure {
+    pub fn new(scratch: Vec<TypedShape>, parts: Vec<ProcedureLaunch>) -> Procedure {
         Procedure { scratch, prologue: None, launches: parts, cooperative: None }
+    }
+}
+
+/// The lines of a function.
+#[derive(Default)]
+pub struct Statements(pub String);
+
+impl Statements {
+    /// Adds a line.
+    pub fn line(&mut self, depth: usize, text: impl AsRef<str>) {
+        let _ = writeln!(self.0, "{}{}", "  ".repeat(depth), text.as_ref());
     }
 }

@@ -73,5 +73,5 @@ pub fn det(_: &Env, args: &[TypedShape], results: &[TypedShape]) -> Result<Proce
         faults: false,
         body,
     };
-    Ok(Procedure::of(vec![(DType::F64, of.clone())], vec![eliminate]))
+    Ok(Procedure::new(vec![(DType::F64, of.clone())], vec![eliminate]))
 }

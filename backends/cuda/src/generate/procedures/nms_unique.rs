@@ -73,7 +73,7 @@ pub fn unique_rows(
         part("rank", n as u64, of_rank, rank),
         part("kind", n as u64, vec![(first, false), (own, false), (kinds, true)], tell),
     ];
-    Ok(Procedure::of(vec![(DType::I64, vec![n]), (DType::I64, vec![n])], parts))
+    Ok(Procedure::new(vec![(DType::I64, vec![n]), (DType::I64, vec![n])], parts))
 }
 
 /// Greedy non-maximum suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`, a block for each: the best box that is left is
@@ -132,5 +132,5 @@ pub fn choose_boxes(env: &Env, args: &[TypedShape], _: &[TypedShape]) -> Result<
     let blocks = if n == 0 { 0 } else { b as u64 * c as u64 };
     let choose =
         ProcedureLaunch { name: "choose", blocks, threads: THREADS, operands, faults: false, body };
-    Ok(Procedure::of(vec![(DType::U8, vec![b, c, n])], vec![choose]))
+    Ok(Procedure::new(vec![(DType::U8, vec![b, c, n])], vec![choose]))
 }

@@ -95,5 +95,5 @@ pub fn roi_align(
     let mut operands: Vec<_> = (0..3).map(|i| (Operand::Argument(i), false)).collect();
     operands.push((Operand::Result(0), true));
     let pool = part("pool", count, operands, t);
-    Ok(Procedure::of(vec![], vec![ProcedureLaunch { faults: true, ..pool }]))
+    Ok(Procedure::new(vec![], vec![ProcedureLaunch { faults: true, ..pool }]))
 }

@@ -1,7 +1,6 @@
 //! Argsort, scatter and bit casts.
 
-use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
-use super::super::recurrent::Text;
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, Statements, TypedShape};
 use super::super::spelling as spell;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
@@ -20,8 +19,8 @@ pub fn index(most: u64) -> &'static str {
 }
 
 /// An element for each thread: its number is `at`.
-pub fn each(count: u64, kind: &str) -> Text {
-    let mut t = Text::default();
+pub fn each(count: u64, kind: &str) -> Statements {
+    let mut t = Statements::default();
     t.line(1, format!("{kind} at = ({kind})blockIdx.x * {THREADS} + threadIdx.x;"));
     t.line(1, format!("if (at >= {count}) return;"));
     t
@@ -32,7 +31,7 @@ pub fn part(
     name: &'static str,
     count: u64,
     operands: Vec<(Operand, bool)>,
-    body: Text,
+    body: Statements,
 ) -> ProcedureLaunch {
     let blocks = count.div_ceil(THREADS.into());
     ProcedureLaunch { name, blocks, threads: THREADS, operands, faults: false, body: body.0 }
@@ -100,7 +99,7 @@ pub fn bit_cast(_: &Env, args: &[TypedShape], results: &[TypedShape]) -> Result<
     let mut t = each(count, kind);
     t.line(1, format!("y0[at] = {};", from_bits(*to, &bits(*from, "a0[at]"))));
     let operands = vec![(Operand::Argument(0), false), (Operand::Result(0), true)];
-    Ok(Procedure::of(vec![], vec![part("bits", count, operands, t)]))
+    Ok(Procedure::new(vec![], vec![part("bits", count, operands, t)]))
 }
 
 /// The places of the first elements of every row in order: an element's place is the number of those that come before it.
@@ -123,7 +122,7 @@ pub fn sort_places(
     };
     let (count, across) = (elements(shape), (n as u64).div_ceil(THREADS.into()));
     let kind = index(count.max(rows as u64 * k as u64));
-    let mut t = Text::default();
+    let mut t = Statements::default();
     t.line(1, format!("SHARED({real}, others, {THREADS});"));
     t.line(1, format!("{kind} row = ({kind})blockIdx.x / {};", across.max(1)));
     t.line(
@@ -149,7 +148,7 @@ pub fn sort_places(
     let operands = vec![(Operand::Argument(0), false), (Operand::Result(0), true)];
     let blocks = if k == 0 { 0 } else { rows as u64 * across };
     let sort = ProcedureLaunch { blocks, ..part("order", count, operands, t) };
-    Ok(Procedure::of(vec![], vec![sort]))
+    Ok(Procedure::new(vec![], vec![sort]))
 }
 
 /// Rows of `x[n, s]` with those of `u[m, s]` written to the places `i[m]`, in the order of `u`. Where the last one stays, its number
@@ -192,7 +191,7 @@ pub fn scatter(
             ProcedureLaunch { faults: true, ..find },
             part("write", count, operands, write),
         ];
-        return Ok(Procedure::of(vec![(DType::I64, vec![n])], parts));
+        return Ok(Procedure::new(vec![(DType::I64, vec![n])], parts));
     }
     let unsigned = if *dtype == DType::U64 { "Unsigned" } else { "" };
     let op = match word {
@@ -225,5 +224,5 @@ pub fn scatter(
         part("copy", count, vec![(x, false), (Operand::Result(0), true)], copy),
         ProcedureLaunch { faults: true, ..combine },
     ];
-    Ok(Procedure::of(vec![], parts))
+    Ok(Procedure::new(vec![], parts))
 }

@@ -3,8 +3,7 @@
 //! Where branches lead is known when code is generated, and is a table in the code. Set members, modes and lists in memory
 //! are distributed to the nodes before every run.
 
-use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
-use super::super::recurrent::Text;
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, Statements, TypedShape};
 use super::super::spelling as spell;
 use super::sort_scatter::{each, index, narrowed, part, widened};
 use mlc_dsl::eval::Env;
@@ -108,7 +107,7 @@ fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<LeafWeights>, String
 }
 
 /// A table of integers.
-fn table(t: &mut Text, name: &str, entries: &[i64]) {
+fn table(t: &mut Statements, name: &str, entries: &[i64]) {
     let entries: Vec<String> = entries.iter().map(|e| spell::int(*e)).collect();
     // There is no table without entries.
     let list = if entries.is_empty() { "0".into() } else { entries.join(", ") };
@@ -116,7 +115,7 @@ fn table(t: &mut Text, name: &str, entries: &[i64]) {
 }
 
 /// The loop of a block that numbers entries in order: `counts` is 1 for what counts, `put` stores the number `ordinal` of `at`.
-fn numbered(t: &mut Text, kind: &str, count: usize, counts: &str, put: &str) {
+fn numbered(t: &mut Statements, kind: &str, count: usize, counts: &str, put: &str) {
     t.line(1, "before = 0;");
     t.line(1, format!("for ({kind} from = 0; from < {count}; from += {THREADS}) {{"));
     t.line(2, format!("{kind} at = from + threadIdx.x;"));
@@ -155,7 +154,7 @@ pub fn tree_ensemble(
     let argument = |i: usize| (Operand::Argument(i), false);
     let scratch = |i: usize, written: bool| (Operand::Scratch(i), written);
 
-    let mut divide = Text::default();
+    let mut divide = Statements::default();
     divide.line(1, "SHARED(long long, integer_parts, 32);");
     table(&mut divide, "walk", &walk);
     divide.line(1, "long long before;");
@@ -284,5 +283,5 @@ pub fn tree_ensemble(
         ProcedureLaunch { faults: true, ..follow },
         ProcedureLaunch { faults: true, ..total },
     ];
-    Ok(Procedure::of(scratch, parts))
+    Ok(Procedure::new(scratch, parts))
 }

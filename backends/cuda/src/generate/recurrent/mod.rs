@@ -7,7 +7,7 @@
 pub(crate) mod persistent;
 mod recurrence;
 
-use super::procedure::{Operand, Procedure, ProcedureLaunch, Prologue, TypedShape};
+use super::procedure::{Operand, Procedure, ProcedureLaunch, Prologue, Statements, TypedShape};
 use super::spelling as spell;
 use super::tuning::Tuning;
 use mlc_dsl::eval::Env;
@@ -15,7 +15,6 @@ use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::Library;
 use persistent::CellKind;
-use std::fmt::Write;
 
 /// Bytes of shared memory that a block has without being asked for more at the launch.
 const SHARED: usize = 48 << 10;
@@ -51,17 +50,6 @@ fn reversed(env: &Env, directions: usize) -> Result<Vec<bool>, String> {
 fn resets_after(env: &Env) -> bool {
     let attr = env.attr("linear_before_reset").and_then(Attr::as_i64);
     attr.is_some_and(|v| v != 0)
-}
-
-/// The lines of a function.
-#[derive(Default)]
-pub struct Text(pub String);
-
-impl Text {
-    /// Adds a line.
-    pub fn line(&mut self, depth: usize, text: impl AsRef<str>) {
-        let _ = writeln!(self.0, "{}{}", "  ".repeat(depth), text.as_ref());
-    }
 }
 
 impl Layer {
@@ -116,9 +104,9 @@ impl Layer {
 
     /// What comes before the steps, with two arrays of the hidden units: the direction, the batch's element, the state,
     /// and the head of the loop.
-    fn begin(&self, args: &[TypedShape], other: &str) -> Text {
+    fn begin(&self, args: &[TypedShape], other: &str) -> Statements {
         let (kind, real, hidden) = (self.index(args), self.real(), self.hidden);
-        let mut t = Text::default();
+        let mut t = Statements::default();
         t.line(1, format!("SHARED({real}, state, {hidden});"));
         t.line(1, format!("SHARED({real}, {other}, {hidden});"));
         t.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
@@ -139,7 +127,7 @@ impl Layer {
     }
 
     /// The head of the loop over steps.
-    fn step(&self, t: &mut Text, args: &[TypedShape]) {
+    fn step(&self, t: &mut Statements, args: &[TypedShape]) {
         let (kind, steps, batch) = (self.index(args), self.steps, self.batch);
         t.line(1, "__syncthreads();");
         t.line(1, format!("for (int step = 0; step < {steps}; ++step) {{"));
@@ -152,7 +140,7 @@ impl Layer {
     }
 
     /// For rows of gates from and to these: what a vector contributes by the recurrence, with its bias. `put` stores `total`.
-    fn products(&self, t: &mut Text, from: usize, to: usize, vector: &str, put: &str) {
+    fn products(&self, t: &mut Statements, from: usize, to: usize, vector: &str, put: &str) {
         let (rows, hidden, real) = (self.rows(), self.hidden, self.real());
         t.line(2, format!("for (int row = {from} + warp; row < {to}; row += {WARPS}) {{"));
         t.line(3, format!("{real} sum = 0;"));
@@ -170,7 +158,7 @@ impl Layer {
     }
 
     /// The head of a loop over the hidden units.
-    fn units(&self, t: &mut Text, depth: usize) {
+    fn units(&self, t: &mut Statements, depth: usize) {
         let head = format!("for (int j = threadIdx.x; j < {}; j += {THREADS}) {{", self.hidden);
         t.line(depth, head);
     }
@@ -185,7 +173,7 @@ impl Layer {
     }
 
     /// The end of a step, the last states, and the launches of the whole layer.
-    fn end(&self, args: &[TypedShape], mut t: Text, last: &[&str]) -> Procedure {
+    fn end(&self, args: &[TypedShape], mut t: Statements, last: &[&str]) -> Procedure {
         t.line(2, "__syncthreads();");
         t.line(1, "}");
         self.units(&mut t, 1);

@@ -4,9 +4,9 @@
 //! for all steps where they fit, and are read once for all elements of the batch. The state goes through scratch memory, double-buffered,
 //! so that one barrier separates steps. From one phase to the next, threads keep nothing but weights.
 
-use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, Statements, TypedShape};
 use super::super::tuning::{Policy, Tuning};
-use super::{Layer, Text};
+use super::Layer;
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ struct StepWriter<'a> {
     grid: UnitLayout,
     kind: &'static str,
     real: &'static str,
-    t: Text,
+    t: Statements,
 }
 
 impl StepWriter<'_> {
@@ -387,7 +387,7 @@ impl Layer {
         }
         let (blocks, threads) = (self.reversed.len() * grid.blocks, 32 * grid.warps as u32);
         let (kind, real) = (self.index(args), self.real());
-        let mut w = StepWriter { l: self, grid, kind, real, t: Text::default() };
+        let mut w = StepWriter { l: self, grid, kind, real, t: Statements::default() };
         match cell {
             CellKind::Lstm => w.lstm(),
             CellKind::GruResetAfter => w.gru_after(),

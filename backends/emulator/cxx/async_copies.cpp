@@ -1,4 +1,4 @@
-// Copies to shared memory that threads do not wait for at once: they take effect as late as they may.
+// Asynchronous copies to shared memory (cp.async): they take effect as late as they may.
 
 #include <stdlib.h>
 #include <string.h>

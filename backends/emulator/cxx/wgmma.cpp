@@ -1,5 +1,5 @@
-// Products of matrices by warpgroups: what descriptors say, and sums that are there as late as they may be. A warp has the rows of its own,
-// and what the warps of a warpgroup do is compared at barriers.
+// Warpgroup matrix products (wgmma): descriptors, and accumulators that are written as late as they may be. A warp has the rows of its
+// own, and what the warps of a warpgroup do is compared at barriers.
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-//! Asynchronous copies to shared memory: what they bring, and what a thread that does not wait for them is told.
+//! Asynchronous copies to shared memory (`cp.async`): their values, and the error of a thread that does not wait for them.
 
 use crate::{Buffer, compiles, error, launch};
 

@@ -1,4 +1,4 @@
-//! How the launches of a run are started, on a driver that records every call and may fail any of them: as one or several, and early.
+//! Autotuning of launches, on a driver that records every call and may fail any of them: megakernel, programmatic launches, variants.
 
 use crate::recorder::example::{example, launch, runs_as_recorded, session, started};
 use crate::recorder::{self, Call, Recorder};

@@ -1,4 +1,4 @@
-//! Products by warpgroups: what descriptors say of the matrices in shared memory, and the order that they need.
+//! Warpgroup instructions (`wgmma`): the descriptors of matrices in shared memory, and the fences that they need.
 
 use half::{bf16, f16};
 

@@ -1,4 +1,4 @@
-// Stacks that take turns on one thread of the machine.
+// Fibers: stacks that take turns on one thread of the machine.
 //
 // On x86-64 a switch saves the registers that a callee keeps; elsewhere ucontext does, with a system call each time.
 #pragma once

@@ -1,4 +1,4 @@
-//! Blocks that find which of them comes last: it sees what the others wrote before they came, and nothing else.
+//! Last-block reduction (fence and atomic counter): the last block sees what the others wrote before they counted, and nothing else.
 
 use crate::{Buffer, compiles, error, launch};
 

@@ -1,4 +1,4 @@
-//! Products of matrices by a warp, against plain ones: small integers, which every type here has exactly.
+//! Tensor-core instructions (`mma`) against plain products, on small integers that every type here represents exactly.
 
 use half::{bf16, f16};
 
