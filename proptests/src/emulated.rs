@@ -1,8 +1,8 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
 use mlc_cuda::{
-    Activation, Address, Code, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix,
-    MatrixProduct, Module, Part, Prepared, Stream, Work,
+    Activation, Address, Code, Convolution, ConvolutionTensor, Driver, DriverError, Invocation,
+    Library, LibraryKind, LibraryOp, Matrix, MatrixProduct, Module, Prepared, Stream,
 };
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
 use mlc_dsl::ir::{DType, Tensor};
@@ -23,7 +23,7 @@ pub fn has_no_code(operator: &Callable) -> bool {
 pub struct Emulated {
     effort: Effort,
     /// What it has a library for, which is always faster, and the fastest one for what comes last here.
-    has_library: Vec<Kind>,
+    has_library: Vec<LibraryKind>,
     state: Mutex<State>,
 }
 
@@ -32,7 +32,7 @@ struct State {
     /// By address; of 16 bytes, so that every access of 16 bytes is aligned.
     memory: HashMap<u64, Vec<u128>>,
     units: Vec<Option<Unit>>,
-    products: HashMap<u64, (Work, Vec<Address>)>,
+    products: HashMap<u64, (LibraryOp, Vec<Address>)>,
     multiplications: usize,
     prepared: u64,
     together: usize,
@@ -51,12 +51,12 @@ impl Emulated {
     }
 
     /// A device with libraries, which compute what is described as it is described.
-    pub fn with_library(of: &[Kind]) -> Emulated {
+    pub fn with_library(of: &[LibraryKind]) -> Emulated {
         Emulated { has_library: of.to_vec(), ..Emulated::default() }
     }
 
     /// A device with libraries whose rectified elements are 0 where they are NaN.
-    pub fn with_library_that_loses_nan(of: &[Kind]) -> Emulated {
+    pub fn with_library_that_loses_nan(of: &[LibraryKind]) -> Emulated {
         let device = Emulated::with_library(of);
         device.with(|s| s.loses_nan = true);
         device
@@ -184,7 +184,7 @@ impl State {
     fn part(
         &mut self,
         c: &Convolution,
-        part: Part,
+        part: ConvolutionTensor,
         at: Address,
     ) -> Result<(Vec<f64>, [u64; 5]), DriverError> {
         let elements = self.elements(c.dtype, c.extents(part).iter().product(), at)?;
@@ -192,17 +192,26 @@ impl State {
     }
 
     fn convolve(&mut self, c: &Convolution, at: &[Address]) -> Result<(), DriverError> {
-        let (x, of_x) = self.part(c, Part::Image, at[0])?;
-        let (w, of_w) = self.part(c, Part::Weights, at[1])?;
+        let (x, of_x) = self.part(c, ConvolutionTensor::Image, at[0])?;
+        let (w, of_w) = self.part(c, ConvolutionTensor::Weights, at[1])?;
         let mut rest = at[2..].iter();
         let mut next = || *rest.next().expect("is given");
-        let z = c.is_added.then(&mut next).map(|a| self.part(c, Part::Result, a)).transpose()?;
-        let b = c.has_bias.then(&mut next).map(|a| self.part(c, Part::Bias, a)).transpose()?;
+        let z = c
+            .is_added
+            .then(&mut next)
+            .map(|a| self.part(c, ConvolutionTensor::Result, a))
+            .transpose()?;
+        let b = c
+            .has_bias
+            .then(&mut next)
+            .map(|a| self.part(c, ConvolutionTensor::Bias, a))
+            .transpose()?;
         let to = next();
         let [places, taps, image] =
-            [Part::Result, Part::Weights, Part::Image].map(|p| five(&c.extents(p), 1));
-        let of_y = five(&c.strides(Part::Result), 0);
-        let along = |f: &dyn Fn(&mlc_cuda::Window) -> u64, other: u64| -> [u64; 3] {
+            [ConvolutionTensor::Result, ConvolutionTensor::Weights, ConvolutionTensor::Image]
+                .map(|p| five(&c.extents(p), 1));
+        let of_y = five(&c.strides(ConvolutionTensor::Result), 0);
+        let along = |f: &dyn Fn(&mlc_cuda::WindowAxis) -> u64, other: u64| -> [u64; 3] {
             let all: Vec<u64> = c.windows.iter().map(f).collect();
             std::array::from_fn(|i| (i + all.len()).checked_sub(3).map_or(other, |i| all[i]))
         };
@@ -341,12 +350,12 @@ impl Driver for Emulated {
     }
 
     /// Barriers of the grid are the emulator's.
-    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_cooperative(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         self.with(|s| s.together += 1);
         self.launch(on, what)
     }
 
-    fn library(&self, of: Kind) -> Library {
+    fn library(&self, of: LibraryKind) -> Library {
         if self.has_library.contains(&of) {
             Library::Present(format!("{} on the host", of.name()))
         } else {
@@ -357,7 +366,7 @@ impl Driver for Emulated {
     /// There is one way.
     fn prepare(
         &self,
-        work: &Work,
+        work: &LibraryOp,
         at: &[Address],
         _: (Address, u64),
         way: usize,
@@ -378,8 +387,8 @@ impl Driver for Emulated {
             let known = s.products.get(&work.0).cloned();
             let (work, at) = known.ok_or_else(|| failed("multiply", "this is not prepared"))?;
             match work {
-                Work::Product(product) => s.multiply(&product, &at),
-                Work::Convolution(convolution) => s.convolve(&convolution, &at),
+                LibraryOp::Product(product) => s.multiply(&product, &at),
+                LibraryOp::Convolution(convolution) => s.convolve(&convolution, &at),
             }
         })
     }

@@ -3,7 +3,7 @@
 
 use mlc_backends::{Backend, Executable};
 use mlc_cuda::{
-    Cuda, Driver, LaunchedPlan, Launches, Nvidia, Spread, Tuning, launches, launches_for,
+    Cuda, Driver, LaunchedPlan, Launches, Nvidia, Policy, Tuning, launches, launches_for,
 };
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
@@ -229,7 +229,7 @@ fn recurrent(
 
 /// Runs a plan with the steps of recurrent layers spread over so many multiprocessors.
 fn spread(plan: &Plan, inputs: &[Tensor], processors: u32) -> Result<Vec<Tensor>, String> {
-    let tuning = Tuning { processors, spread: Spread::Always, ..Tuning::default() };
+    let tuning = Tuning { processors, persistent_rnn: Policy::Always, ..Tuning::default() };
     let code = launches_for(plan, library(), tuning).map_err(|e| e.to_string())?;
     let driver = device().cloned().unwrap_or_else(|| Arc::new(Emulated::default()));
     let loaded = LaunchedPlan::new(code, driver, plan.program.consts.clone());
@@ -290,7 +290,7 @@ fn recurrent_layers_compute_what_the_reference_does() {
     {
         let p = recurrent("lstm", 4, DType::F32, size, &attrs);
         let code = launches(&select_kernels(p, library(), target), library()).expect("code");
-        let is_spread = code.each.iter().any(|l| l.is_together());
+        let is_spread = code.each.iter().any(|l| l.is_cooperative());
         assert_eq!(is_spread, is_wanted, "{size:?}");
     }
     let p = recurrent("lstm", 4, DType::F32, [2, 1, 3, 7000], &attrs);

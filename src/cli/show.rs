@@ -178,9 +178,9 @@ fn listing(l: &Launches) -> String {
             let _ = writeln!(out, "//   {f}<<<{}, {}>>>({args})", launch.grid[0], launch.block);
         }
     }
-    if let Some(one) = &l.merged {
+    if let Some(one) = &l.megakernel {
         let (blocks, threads) = (one.grid[0], one.block);
-        let (starts, end) = match l.by_clock {
+        let (starts, end) = match l.megakernel_estimate {
             None => ("starts", ""),
             Some(_) => ("may start", ", if that is faster by the device's clock"),
         };

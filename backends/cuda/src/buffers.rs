@@ -1,4 +1,4 @@
-//! What a plan holds on a device, given back when it is dropped: memory, modules, streams, recorded launches.
+//! Device resources of a plan, released on drop: memory, modules, streams, recorded graphs.
 
 use super::{
     Address, Argument, Code, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module,
@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Memory of a device, given back when this is dropped.
+/// Device memory, freed on drop.
 pub struct Memory {
     driver: Arc<dyn Driver>,
     pub address: Address,
@@ -23,15 +23,15 @@ impl Memory {
         Ok(Memory { driver: driver.clone(), address, bytes })
     }
 
-    /// Copies bytes into it, in order with what else is asked for on a stream.
-    pub fn fill(&self, on: &OwnStream, bytes: &[u8]) -> Result<(), DriverError> {
+    /// Copies bytes into it, in stream order.
+    pub fn fill(&self, on: &OwnedStream, bytes: &[u8]) -> Result<(), DriverError> {
         match bytes.is_empty() {
             true => Ok(()),
             false => self.driver.upload(on.stream, self.address, bytes),
         }
     }
 
-    /// Where so many bytes begin, if they are all inside.
+    /// The address of a range of bytes, if it is inside.
     fn part(&self, from: u64, bytes: u64) -> Option<Address> {
         let inside = from.checked_add(bytes).is_some_and(|end| end <= self.bytes);
         inside.then(|| self.address.after(from))
@@ -45,76 +45,76 @@ impl Drop for Memory {
     }
 }
 
-/// Functions on a device, unloaded when this is dropped.
-pub struct Loaded {
+/// A module on a device, unloaded on drop.
+pub struct LoadedModule {
     driver: Arc<dyn Driver>,
     pub module: Module,
 }
 
-impl Loaded {
-    pub fn new(driver: &Arc<dyn Driver>, code: &Code<'_>) -> Result<Loaded, DriverError> {
-        Ok(Loaded { driver: driver.clone(), module: driver.load(code)? })
+impl LoadedModule {
+    pub fn new(driver: &Arc<dyn Driver>, code: &Code<'_>) -> Result<LoadedModule, DriverError> {
+        Ok(LoadedModule { driver: driver.clone(), module: driver.load(code)? })
     }
 }
 
-impl Drop for Loaded {
+impl Drop for LoadedModule {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.unload(self.module);
     }
 }
 
-/// A stream of a plan's own, given back when this is dropped.
-pub struct OwnStream {
+/// A stream of a plan's own, destroyed on drop.
+pub struct OwnedStream {
     driver: Arc<dyn Driver>,
     pub stream: Stream,
 }
 
-impl OwnStream {
-    pub fn new(driver: &Arc<dyn Driver>) -> Result<OwnStream, DriverError> {
-        Ok(OwnStream { driver: driver.clone(), stream: driver.stream()? })
+impl OwnedStream {
+    pub fn new(driver: &Arc<dyn Driver>) -> Result<OwnedStream, DriverError> {
+        Ok(OwnedStream { driver: driver.clone(), stream: driver.stream()? })
     }
 }
 
-impl Drop for OwnStream {
+impl Drop for OwnedStream {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.end(self.stream);
     }
 }
 
-/// Recorded launches, forgotten when this is dropped.
-pub struct OwnGraph {
+/// A captured graph, destroyed on drop.
+pub struct OwnedGraph {
     driver: Arc<dyn Driver>,
     pub graph: Graph,
 }
 
-impl OwnGraph {
-    pub fn new(driver: &Arc<dyn Driver>, graph: Graph) -> OwnGraph {
-        OwnGraph { driver: driver.clone(), graph }
+impl OwnedGraph {
+    pub fn new(driver: &Arc<dyn Driver>, graph: Graph) -> OwnedGraph {
+        OwnedGraph { driver: driver.clone(), graph }
     }
 }
 
-impl Drop for OwnGraph {
+impl Drop for OwnedGraph {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.forget(self.graph);
     }
 }
 
-/// A product that a library is ready to compute, given back when this is dropped.
-pub struct OwnProduct {
+/// A prepared library operation, released on drop.
+pub struct OwnedLibraryOp {
     driver: Arc<dyn Driver>,
     pub prepared: Prepared,
 }
 
-impl OwnProduct {
-    pub fn new(driver: &Arc<dyn Driver>, prepared: Prepared) -> OwnProduct {
-        OwnProduct { driver: driver.clone(), prepared }
+impl OwnedLibraryOp {
+    pub fn new(driver: &Arc<dyn Driver>, prepared: Prepared) -> OwnedLibraryOp {
+        OwnedLibraryOp { driver: driver.clone(), prepared }
     }
 }
 
-impl Drop for OwnProduct {
+impl Drop for OwnedLibraryOp {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.release(self.prepared);
@@ -143,7 +143,7 @@ impl DeviceConstants {
         let mut uploaded = self.uploaded.lock().unwrap_or_else(|e| e.into_inner());
         let (mut out, mut fresh): (HashMap<Place, Arc<Memory>>, _) = (HashMap::new(), vec![]);
         let as_they_are = launches.constants.iter().map(|&id| (id, Place::Constant(id)));
-        let turned = launches.turned.iter().map(|&id| (id, Place::Turned(id)));
+        let turned = launches.transposed.iter().map(|&id| (id, Place::Transposed(id)));
         for (id, place) in as_they_are.chain(turned) {
             let Entry::Vacant(entry) = out.entry(place) else { continue };
             let tensor = self.tensor(id);
@@ -162,10 +162,10 @@ impl DeviceConstants {
         }
         // A stream for this alone: what its copies go through is large, and is given back with it. Other plans on other
         // streams find the constants whole.
-        let stream = OwnStream::new(&self.driver)?;
+        let stream = OwnedStream::new(&self.driver)?;
         for (place, tensor) in &fresh {
             match place {
-                Place::Turned(_) => out[place].fill(&stream, &turned_bytes(tensor))?,
+                Place::Transposed(_) => out[place].fill(&stream, &transposed_bytes(tensor))?,
                 _ => out[place].fill(&stream, tensor.bytes())?,
             }
         }
@@ -185,7 +185,7 @@ pub struct Buffers {
     pub arena: Memory,
     pub kept: Memory,
     pub fault: Memory,
-    /// Where the blocks of a launch wait for each other, and where they find which one ends last, if there are such launches.
+    /// Counters of grid barriers and of last blocks, if there are such launches.
     pub grid: Option<Memory>,
     pub counts: Option<Memory>,
 }
@@ -230,11 +230,11 @@ impl Buffers {
         })
     }
 
-    /// The address of a place with so many bytes behind it, if it has that many.
+    /// The address of a place, if it has so many bytes.
     pub fn address(&self, place: Place, bytes: u64) -> Option<Address> {
         match place {
             Place::Input(i) => self.inputs.get(i)?.as_ref()?.part(0, bytes),
-            Place::Constant(_) | Place::Turned(_) => self.constants.get(&place)?.part(0, bytes),
+            Place::Constant(_) | Place::Transposed(_) => self.constants.get(&place)?.part(0, bytes),
             Place::Arena(at) => self.arena.part(at, bytes),
             Place::Kept(at) => self.kept.part(at, bytes),
             Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
@@ -245,11 +245,11 @@ impl Buffers {
     }
 }
 
-/// Lines of a square that is moved at once, so that the cache holds both of its sides.
+/// Side of a transposed tile: both its source and its target fit the cache.
 const SQUARE: usize = 32;
 
-/// The bytes of a tensor with its last two axes exchanged.
-fn turned_bytes(tensor: &Tensor) -> Vec<u8> {
+/// The bytes of a tensor with its last two axes transposed.
+fn transposed_bytes(tensor: &Tensor) -> Vec<u8> {
     let (shape, size) = (tensor.shape(), tensor.dtype().size());
     let [.., rows, columns] = *shape else { return tensor.bytes().to_vec() };
     let (from, mut to) = (tensor.bytes(), vec![0; tensor.bytes().len()]);
@@ -272,9 +272,9 @@ pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;
 
 /// Every argument with the launch that takes it.
 fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
-    let others = launches.variants.iter().flat_map(|v| &v.instead);
-    let each = launches.once.iter().chain(&launches.each).chain(&launches.merged).chain(others);
-    let each = each.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
+    let others = launches.variants.iter().flat_map(|v| &v.replacement);
+    let each = launches.once.iter().chain(&launches.each).chain(&launches.megakernel).chain(others);
+    let each = each.flat_map(|l| std::iter::once(l).chain(l.fallback.as_deref()));
     each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
 }
 
@@ -287,7 +287,7 @@ pub fn size(port: &Port) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// Launches that reach outside the memory that they ask for.
+/// The error of launches that access memory outside of what they declare.
 pub fn misplaced(what: &str) -> BackendError {
     let what = format!("launches outside of their memory (`{what}`)");
     BackendError::Unsupported { backend: NAME, what }

@@ -1,4 +1,4 @@
-//! Functions of CUDA C++ that a device compiles and loads together.
+//! CUDA C++ functions that a device compiles and loads together.
 
 use std::collections::HashSet;
 

@@ -1,103 +1,106 @@
-//! Convolutions that a library of the device may compute in place of generated code: plain data.
+//! Convolutions that a device's library may compute in place of generated code: plain data.
 
 use mlc_dsl::ir::DType;
 use std::fmt;
 
-/// An axis that windows move along.
+/// A spatial axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Window {
-    /// Elements of the image, of a window and of the result.
+pub struct WindowAxis {
+    /// Extents of the image, the kernel and the result.
     pub extents: [u64; 3],
-    /// From one window to the next.
+    /// Elements from one window to the next.
     pub stride: u64,
-    /// From one element of a window to the next.
+    /// Elements from one tap of a window to the next.
     pub dilation: u64,
     /// Zeros before the image and behind it.
     pub padding: [u64; 2],
 }
 
-/// In which order the axes of a tensor lie in memory, without gaps: the images one after another, or the channels of the result for weights.
+/// The memory layout of a contiguous tensor, whose first axis is the batch, or the output channels for weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// Channels before what windows move along.
+pub enum ChannelOrder {
+    /// Channels first (NCHW).
     First,
-    /// Channels behind it.
+    /// Channels last (NHWC).
     Last,
 }
 
-/// `result = image * weights` without turning the weights, plus a tensor like the result, plus a number for each channel, and no less than 0,
-/// as far as each is said; accumulated in `f32`.
+/// Cross-correlation `image * weights`, plus a residual, plus a bias, then ReLU, as far as each is said; accumulated in `f32`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Convolution {
     /// The type of all elements.
     pub dtype: DType,
-    /// Images.
+    /// Batch size.
     pub count: u64,
-    /// Groups of channels, each of which is convolved by itself.
+    /// Groups of channels.
     pub groups: u64,
-    /// Channels of the image and of the result in a group.
+    /// Input and output channels of a group.
     pub channels: [u64; 2],
-    /// From the outermost axis on: up to three.
-    pub windows: Vec<Window>,
-    /// How image, result and what is added lie.
-    pub order: Order,
-    /// How weights lie: channels of the result, channels of a group of the image, windows, or windows before the latter.
-    pub weights: Order,
-    /// Whether a tensor like the result is added.
+    /// Spatial axes from the outermost one on: up to three.
+    pub windows: Vec<WindowAxis>,
+    /// The layout of image, result and residual.
+    pub order: ChannelOrder,
+    /// The layout of the weights: output channels, then input channels of a group and taps in this order.
+    pub weights: ChannelOrder,
+    /// Whether a residual of the result's shape is added.
     pub is_added: bool,
-    /// Whether a number is added to each channel of the result.
+    /// Whether a bias is added to each output channel.
     pub has_bias: bool,
-    /// Whether what is less than 0 becomes 0.
+    /// Whether ReLU follows.
     pub is_rectified: bool,
-    /// Whether factors of 32 bits may be rounded to the 11 bits of `tf32`.
+    /// Whether `f32` factors may be rounded to the 11 bits of `tf32`.
     pub in_tf32: bool,
 }
 
-/// What a tensor of a convolution is.
+/// A tensor of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// What windows move over.
+pub enum ConvolutionTensor {
+    /// The input.
     Image,
-    /// What is in a window.
+    /// The filters.
     Weights,
-    /// The sums, or what is added to them.
+    /// The result, or the residual.
     Result,
-    /// A number for each channel of the result.
+    /// A number for each output channel.
     Bias,
 }
 
 impl Convolution {
-    /// Extents of a tensor: images or channels of the result, channels, then what windows move along.
-    pub fn extents(&self, of: Part) -> Vec<u64> {
+    /// Extents of a tensor: batch or output channels, channels, then spatial axes.
+    pub fn extents(&self, of: ConvolutionTensor) -> Vec<u64> {
         let [inside, outside] = self.channels;
         let along = |i: usize| self.windows.iter().map(move |w| w.extents[i]);
         match of {
-            Part::Image => [self.count, self.groups * inside].into_iter().chain(along(0)).collect(),
-            Part::Weights => [self.groups * outside, inside].into_iter().chain(along(1)).collect(),
-            Part::Result => {
+            ConvolutionTensor::Image => {
+                [self.count, self.groups * inside].into_iter().chain(along(0)).collect()
+            }
+            ConvolutionTensor::Weights => {
+                [self.groups * outside, inside].into_iter().chain(along(1)).collect()
+            }
+            ConvolutionTensor::Result => {
                 [self.count, self.groups * outside].into_iter().chain(along(2)).collect()
             }
-            Part::Bias => {
+            ConvolutionTensor::Bias => {
                 [1, self.groups * outside].into_iter().chain(along(2).map(|_| 1)).collect()
             }
         }
     }
 
-    /// Elements from one place along each of these axes to the next.
-    pub fn strides(&self, of: Part) -> Vec<u64> {
-        let order = if of == Part::Weights { self.weights } else { self.order };
+    /// Strides of a tensor, in the order of [`extents`](Self::extents).
+    pub fn strides(&self, of: ConvolutionTensor) -> Vec<u64> {
+        let order = if of == ConvolutionTensor::Weights { self.weights } else { self.order };
         order.strides(&self.extents(of))
     }
 }
 
-impl Order {
-    /// Elements from one place to the next along axes of these extents, of which the second one has the channels.
+impl ChannelOrder {
+    /// Strides of axes of these extents, the second one the channels.
     pub fn strides(self, extents: &[u64]) -> Vec<u64> {
         let mut out = vec![1; extents.len()];
         let inner = (2..extents.len()).rev();
         let places: Vec<usize> = match self {
-            Order::First => inner.chain([1, 0]).collect(),
-            Order::Last => std::iter::once(1).chain(inner).chain([0]).collect(),
+            ChannelOrder::First => inner.chain([1, 0]).collect(),
+            ChannelOrder::Last => std::iter::once(1).chain(inner).chain([0]).collect(),
         };
         let mut next = 1;
         for place in places {
@@ -109,8 +112,8 @@ impl Order {
 
     fn name(self) -> &'static str {
         match self {
-            Order::First => "first",
-            Order::Last => "last",
+            ChannelOrder::First => "first",
+            ChannelOrder::Last => "last",
         }
     }
 }
@@ -121,7 +124,7 @@ fn joined(numbers: impl Iterator<Item = u64>) -> String {
 }
 
 impl fmt::Display for Convolution {
-    /// All that tells convolutions apart, in one line.
+    /// A key that tells convolutions apart, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Convolution { dtype, count, groups, channels: [inside, outside], windows, .. } = self;
         let along = |i: usize| joined(windows.iter().map(|w| w.extents[i]));

@@ -2,7 +2,7 @@
 //!
 //! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
-use super::{Code, Kind, Work};
+use super::{Code, LibraryKind, LibraryOp};
 use mlc_backends::device::{DriverError, Room};
 
 /// An address on a device.
@@ -10,33 +10,33 @@ use mlc_backends::device::{DriverError, Room};
 pub struct Address(pub u64);
 
 impl Address {
-    /// So many bytes further on.
+    /// The address `bytes` further on.
     #[must_use]
     pub fn after(self, bytes: u64) -> Address {
         Address(self.0 + bytes)
     }
 }
 
-/// Functions that were loaded together.
+/// A loaded module of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Module(pub u64);
 
-/// A queue of a device: what is asked for on one is done in order, on different ones at any time.
+/// A stream of a device: operations on one run in order, those on different ones concurrently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(pub u64);
 
-/// What was recorded on a stream, to be started as a whole.
+/// A graph captured from a stream, replayed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Graph(pub u64);
 
-/// What a library is ready to compute.
+/// A library operation that is ready to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prepared(pub u64);
 
-/// A loaded function, and what it is started with.
+/// A launch of a loaded function.
 #[derive(Clone, Copy, Debug)]
 pub struct Invocation<'a> {
-    /// What it was loaded with.
+    /// The module that it is in.
     pub module: Module,
     /// The function's name.
     pub function: &'a str,
@@ -44,16 +44,16 @@ pub struct Invocation<'a> {
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: u32,
-    /// Bytes that a block shares beyond the arrays of the function's own.
+    /// Bytes of dynamic shared memory of a block.
     pub shared: u32,
-    /// Every argument is a pointer, given with the bytes that the function may touch there.
+    /// Pointers, each with the bytes that the function may touch there.
     pub arguments: &'a [(Address, u64)],
 }
 
 /// Whether a device has a library of some kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Library {
-    /// It has, or may have, but is told not to use it.
+    /// It may have it, but is told not to use it.
     Off,
     /// It has none: why.
     Absent(String),
@@ -61,24 +61,24 @@ pub enum Library {
     Present(String),
 }
 
-/// A device. What is asked for on a stream is done in order; a stream belongs to one caller at a time.
+/// A device. Operations on a stream run in order; a stream belongs to one caller at a time.
 pub trait Driver: Send + Sync {
-    /// Bytes of memory, at an address that is a multiple of 256. Zero bytes are an address, too.
+    /// Allocates memory, aligned to 256 bytes. Zero bytes have an address, too.
     fn allocate(&self, bytes: u64) -> Result<Address, DriverError>;
 
-    /// Gives memory back that was allocated.
+    /// Frees allocated memory.
     fn free(&self, address: Address) -> Result<(), DriverError>;
 
-    /// A stream of the caller's own.
+    /// Creates a stream.
     fn stream(&self) -> Result<Stream, DriverError>;
 
-    /// Gives a stream back, once everything on it is done.
+    /// Destroys a stream, once everything on it is done.
     fn end(&self, stream: Stream) -> Result<(), DriverError>;
 
     /// Waits until everything on a stream is done.
     fn wait(&self, stream: Stream) -> Result<(), DriverError>;
 
-    /// Copies bytes to the device; they may change once the call returns.
+    /// Copies bytes to the device; the caller may change them once the call returns.
     fn upload(&self, on: Stream, to: Address, bytes: &[u8]) -> Result<(), DriverError>;
 
     /// Copies bytes from the device and waits for them.
@@ -93,38 +93,38 @@ pub trait Driver: Send + Sync {
     /// Unloads it. None of its functions may run.
     fn unload(&self, module: Module) -> Result<(), DriverError>;
 
-    /// Starts a function.
+    /// Launches a function.
     fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError>;
 
-    /// Whether warpgroups multiply matrices in shared memory: `wgmma` of compute capability 9.0.
+    /// Whether it has warpgroup matrix instructions (`wgmma` of compute capability 9.0).
     fn has_warpgroups(&self) -> bool {
         false
     }
 
-    /// Whether it has a clock that decides between tilings of products.
+    /// Whether it can time tilings of products against each other.
     fn compares_tilings(&self) -> bool {
         false
     }
 
-    /// Whether [`launch_early`](Self::launch_early) does what it is for.
-    fn starts_early(&self) -> bool {
+    /// Whether it supports programmatic dependent launch.
+    fn has_programmatic_launch(&self) -> bool {
         false
     }
 
-    /// As [`launch`](Self::launch), right behind another launch, which began with waiting for those before it as this one does: its blocks may
-    /// come onto the device before that one has ended.
-    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    /// Programmatic dependent launch: blocks may become resident before the previous launch has ended. Both functions begin by waiting
+    /// for the launches ahead of them.
+    fn launch_programmatic(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         self.launch(on, what)
     }
 
-    /// Starts a function whose blocks wait for each other: all of them are on the device at once, or the device refuses.
-    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    /// Cooperative launch: all blocks are resident at once, or the device refuses.
+    fn launch_cooperative(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         let _ = (on, what);
         let reason = "blocks of a grid cannot wait for each other".into();
-        Err(DriverError::Call { call: "launch_together", reason })
+        Err(DriverError::Call { call: "launch_cooperative", reason })
     }
 
-    /// Records what `work` clears and launches on the stream, none of which is done. `None` where a device cannot record;
+    /// Captures what `work` clears and launches on the stream, without running it. `None` where a device cannot capture;
     /// `work` is not called then.
     fn record(
         &self,
@@ -135,13 +135,13 @@ pub trait Driver: Send + Sync {
         Ok(None)
     }
 
-    /// Does what was recorded.
+    /// Launches a captured graph.
     fn replay(&self, on: Stream, graph: Graph) -> Result<(), DriverError> {
         let _ = (on, graph);
         Err(DriverError::Call { call: "replay", reason: "nothing can be recorded".into() })
     }
 
-    /// Forgets what was recorded.
+    /// Destroys a captured graph.
     fn forget(&self, graph: Graph) -> Result<(), DriverError> {
         let _ = graph;
         Ok(())
@@ -160,16 +160,16 @@ pub trait Driver: Send + Sync {
     }
 
     /// The library of a kind.
-    fn library(&self, of: Kind) -> Library {
+    fn library(&self, of: LibraryKind) -> Library {
         let _ = of;
         Library::Off
     }
 
-    /// Makes something ready to be computed by its library, of what lies at these addresses: in the library's n-th way, from 0 on, or `None`
-    /// if it has no more. It may use so many bytes at the last address beside.
+    /// Prepares a library operation on these addresses by the library's n-th algorithm, from 0 on, or `None` if it has no more. It may
+    /// use the workspace besides.
     fn prepare(
         &self,
-        work: &Work,
+        work: &LibraryOp,
         at: &[Address],
         workspace: (Address, u64),
         way: usize,
@@ -178,36 +178,36 @@ pub trait Driver: Send + Sync {
         Err(DriverError::Call { call: "prepare", reason: "there is no library".into() })
     }
 
-    /// Computes what was prepared.
+    /// Runs a prepared library operation.
     fn multiply(&self, on: Stream, work: Prepared) -> Result<(), DriverError> {
         let _ = (on, work);
         Err(DriverError::Call { call: "multiply", reason: "there is no library".into() })
     }
 
-    /// Gives back what was prepared.
+    /// Releases a prepared library operation.
     fn release(&self, work: Prepared) -> Result<(), DriverError> {
         let _ = work;
         Ok(())
     }
 
-    /// How launches are computed that libraries may compute so, as was chosen on this device before, by any process.
-    fn chosen(&self, of: &[Work]) -> Option<String> {
+    /// The earlier autotuning choice of any process on this device for launches with these library candidates.
+    fn chosen(&self, of: &[LibraryOp]) -> Option<String> {
         let _ = of;
         None
     }
 
-    /// Keeps what is chosen, if possible.
-    fn choose(&self, of: &[Work], how: &str) {
+    /// Stores an autotuning choice, if possible.
+    fn choose(&self, of: &[LibraryOp], how: &str) {
         let _ = (of, how);
     }
 
-    /// How such a run is started, as was chosen on this device before, by any process.
+    /// The earlier autotuning choice of any process on this device for this key of a run or a product.
     fn chosen_run(&self, run: &str) -> Option<String> {
         let _ = run;
         None
     }
 
-    /// Keeps what is chosen, if possible.
+    /// Stores an autotuning choice, if possible.
     fn choose_run(&self, run: &str, way: &str) {
         let _ = (run, way);
     }

@@ -3,79 +3,79 @@
 //! Plain data, in between the generator and whatever executes it. Shapes are known: they are numbers in the code, so a
 //! function takes nothing but pointers.
 
-use super::alternative::Alternative;
+use super::autotune::library_candidate::LibraryCandidate;
 use super::code::Code;
 use mlc_dsl::ir::{ConstId, DType};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Where a pointer argument leads.
+/// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// An input of the program.
     Input(usize),
     /// A constant of the program.
     Constant(ConstId),
-    /// A constant of the program with its last two axes exchanged.
-    Turned(ConstId),
-    /// The arena, from this byte on.
+    /// A constant of the program with its last two axes transposed.
+    Transposed(ConstId),
+    /// The arena, at this byte offset.
     Arena(u64),
-    /// Memory that is kept between runs, from this byte on: values that only constants feed.
+    /// Memory that persists between runs, at this byte offset: values that depend on constants alone.
     Kept(u64),
     /// An output of the program.
     Output(usize),
-    /// The device's record of an index out of range: [`FAULT_WORDS`] words of 64 bits, zero before a run.
+    /// The fault record of the device (index out of range): [`FAULT_WORDS`] words of 64 bits, zero before a run.
     Fault,
-    /// Where the blocks of launches wait for each other: [`GRID_BYTES`] bytes, zero before the first run.
+    /// The counter of grid barriers: [`GRID_BYTES`] bytes, zero before the first run.
     Grid,
-    /// Where the last of some blocks finds that the others have ended: numbers that are zero before and after every launch.
+    /// The counters by which a block finds that it is the last of its tile: zero before and after every launch.
     Counts,
 }
 
-/// Bytes of the number that blocks wait at.
+/// Bytes of the counter of grid barriers.
 pub const GRID_BYTES: u64 = 4;
 
 impl Place {
-    /// Whether accesses to 16 bytes are aligned at its beginning. Allocations of a device are.
+    /// Whether its beginning is aligned to 16 bytes. Allocations of a device are.
     pub fn is_aligned(&self) -> bool {
         match self {
             Place::Arena(at) | Place::Kept(at) => at % 16 == 0,
-            Place::Input(_) | Place::Constant(_) | Place::Turned(_) | Place::Output(_) => true,
+            Place::Input(_) | Place::Constant(_) | Place::Transposed(_) | Place::Output(_) => true,
             Place::Fault | Place::Grid | Place::Counts => true,
         }
     }
 }
 
-/// Words of the record of a fault: whether there is one, the node, the axis (-1 if the index exists for no element), the
+/// Words of a fault record: whether there is one, the node, the axis (-1 if the index exists for no element), the
 /// index and the extent, as `out_of_range` in `functions.cuh` writes them.
 pub const FAULT_WORDS: usize = 5;
 
-/// A pointer that a function takes.
+/// A pointer argument of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Where it leads.
+    /// Where it points.
     pub place: Place,
     /// Bytes that the function may touch from there on.
     pub bytes: u64,
-    /// What lies there.
+    /// The type of the elements there.
     pub dtype: DType,
     /// Whether the function writes it.
     pub written: bool,
 }
 
 impl Argument {
-    /// Where the blocks of a launch wait for each other.
+    /// The counter of grid barriers.
     pub fn grid() -> Argument {
         Argument { place: Place::Grid, bytes: GRID_BYTES, dtype: DType::U32, written: true }
     }
 
-    /// Where blocks find which of them ends last: a number for each of so many tiles.
+    /// The counters by which the last block of a tile is found, one per tile.
     pub fn counts(tiles: usize) -> Argument {
         let bytes = 4 * tiles as u64;
         Argument { place: Place::Counts, bytes, dtype: DType::U32, written: true }
     }
 
-    /// The device's record of an index out of range.
+    /// The fault record of the device.
     pub fn fault() -> Argument {
         let bytes = 8 * FAULT_WORDS as u64;
         Argument { place: Place::Fault, bytes, dtype: DType::U64, written: true }
@@ -87,33 +87,33 @@ impl Argument {
 pub struct Launch {
     /// The name of the function; unique in a plan.
     pub function: String,
-    /// Its text, without the prelude. Equal texts have equal names.
+    /// Its source, without the prelude. Equal sources have equal names.
     pub source: String,
     /// Blocks.
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: u32,
-    /// What it is called with.
+    /// Its arguments.
     pub arguments: Vec<Argument>,
     /// The kernel of the plan that it belongs to.
     pub kernel: usize,
-    /// What is started in its place where the device refuses that its blocks wait for each other.
-    pub instead: Option<Box<Launch>>,
+    /// Launched instead where the device refuses a cooperative launch.
+    pub fallback: Option<Box<Launch>>,
 }
 
 impl Launch {
-    /// Whether its blocks wait for each other: all of them must be on the device at once.
-    pub fn is_together(&self) -> bool {
+    /// Whether it is a cooperative launch: it has grid barriers, so all blocks must be resident at once.
+    pub fn is_cooperative(&self) -> bool {
         self.arguments.iter().any(|a| a.place == Place::Grid)
     }
 
-    /// Bytes that a block shares, as its text says; `None` where it does not tell.
+    /// Bytes of shared memory of a block, as its source declares them; `None` if that cannot be told.
     pub fn shared_bytes(&self) -> Option<u64> {
         let mut each = self.source.split("SHARED(").skip(1).map(SharedArray::read);
         each.try_fold(0u64, |sum, array| sum.checked_add(array?.bytes))
     }
 
-    /// Those of them that are asked for at the launch.
+    /// Those of them that are dynamic: requested at the launch.
     pub fn large_bytes(&self) -> u64 {
         let arrays = self.source.split("LARGE_SHARED(").skip(1).map(SharedArray::read);
         arrays.flatten().map(|array| array.bytes).sum()
@@ -125,18 +125,18 @@ impl Launch {
     }
 }
 
-/// An array that the threads of a block share, as a function's text declares it.
+/// An array in shared memory, as a function's source declares it.
 pub struct SharedArray<'a> {
     /// The type of its elements, its name and its length.
     pub parts: [&'a str; 3],
     /// Its bytes.
     pub bytes: u64,
-    /// The text behind it.
+    /// The source after it.
     pub after: &'a str,
 }
 
 impl SharedArray<'_> {
-    /// Reads one from behind `SHARED(` on.
+    /// Parses one, from after `SHARED(` on.
     pub fn read(text: &str) -> Option<SharedArray<'_>> {
         let (array, after) = text.split_once(");")?;
         let parts: [&str; 3] = array.split(", ").collect::<Vec<_>>().try_into().ok()?;
@@ -156,7 +156,7 @@ fn size_of(ty: &str) -> Option<u64> {
     })
 }
 
-/// A value that a run begins or ends with.
+/// An input or output of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its name in the program.
@@ -167,33 +167,33 @@ pub struct Port {
     pub shape: Vec<usize>,
 }
 
-/// Launches that compute what others of a run do, in another way, and may be right and faster on a device. Several may be variants of the same.
+/// Launches with another tiling that may replace launches of a run, if the device finds them right and faster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// These launches of a run; of a library's alternatives at most one has some of them, and then it has these.
+    /// The launches that are replaced. A library candidate replaces the same launches or none of them.
     pub launches: Range<usize>,
-    /// The others.
-    pub instead: Vec<Launch>,
-    /// What is other in them, in words.
-    pub how: String,
-    /// Whether warpgroups multiply in them.
+    /// What replaces them.
+    pub replacement: Vec<Launch>,
+    /// How they differ, for a note.
+    pub description: String,
+    /// Whether they use warpgroup instructions (`wgmma`).
     pub by_warpgroups: bool,
 }
 
 /// A plan as launches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launches {
-    /// Launches that run once, before the first run: they compute what only constants feed.
+    /// Launches of the setup, before the first run: they compute what depends on constants alone.
     pub once: Vec<Launch>,
     /// The launches of a run, in order.
     pub each: Vec<Launch>,
-    /// All of these as one, where that is chosen, or may be.
-    pub merged: Option<Launch>,
-    /// If the device's clock is to decide between them: what an estimate says, which decides where there is no clock.
-    pub by_clock: Option<bool>,
-    /// What libraries of the device may compute in place of launches of a run; in the order of these.
-    pub alternatives: Vec<Alternative>,
-    /// What else may take the place of launches of a run; in the order of these.
+    /// All launches of a run as one, where that is chosen, or may be.
+    pub megakernel: Option<Launch>,
+    /// If timing is to decide whether the megakernel is used: the estimate, which decides where the device has no clock.
+    pub megakernel_estimate: Option<bool>,
+    /// Library operations that may replace launches of a run, in the order of these.
+    pub library_candidates: Vec<LibraryCandidate>,
+    /// Other tilings that may replace launches of a run, in the order of these.
     pub variants: Vec<Variant>,
     /// Bytes of the arena.
     pub arena: u64,
@@ -201,31 +201,31 @@ pub struct Launches {
     pub kept: u64,
     /// Constants that some launch reads.
     pub constants: Vec<ConstId>,
-    /// Those that one reads with their last two axes exchanged.
-    pub turned: Vec<ConstId>,
+    /// Those that one reads with their last two axes transposed.
+    pub transposed: Vec<ConstId>,
     /// The inputs of the program.
     pub inputs: Vec<Port>,
     /// The outputs, and where each one comes from: an output of its own, or an input or a constant that it is equal to.
     pub outputs: Vec<(Port, Place)>,
-    /// What a fault's node number stands for: the operator and, where there is one, the imported node's name.
+    /// Names of the node numbers in fault records: the operator and, if there is one, the imported node's name.
     pub nodes: Vec<String>,
 }
 
 impl Launches {
-    /// Has a variant's launches in place of others.
+    /// Replaces launches by a variant.
     pub fn replace(&mut self, variant: &Variant) {
         let Range { start, end } = variant.launches;
         let moved =
-            |at: usize| if at >= end { at - end + start + variant.instead.len() } else { at };
+            |at: usize| if at >= end { at - end + start + variant.replacement.len() } else { at };
         let others = self.variants.iter_mut().map(|v| &mut v.launches);
-        for range in self.alternatives.iter_mut().map(|a| &mut a.launches).chain(others) {
+        for range in self.library_candidates.iter_mut().map(|a| &mut a.launches).chain(others) {
             *range = moved(range.start)..moved(range.end);
         }
-        self.each.splice(start..end, variant.instead.iter().cloned());
+        self.each.splice(start..end, variant.replacement.iter().cloned());
     }
 
-    /// Adds lines below the first comment of every function: what is known of the kernels of the plan that launch it, in the order of
-    /// their first launches.
+    /// Adds lines below the first comment of every function, given the kernels of the plan that launch it, in the order of their
+    /// first launches.
     pub fn annotate(&mut self, lines: &dyn Fn(&[usize]) -> Vec<String>) {
         let mut kernels: HashMap<String, Vec<usize>> = HashMap::new();
         for launch in self.once.iter().chain(&self.each) {
@@ -244,10 +244,11 @@ impl Launches {
 
     /// The functions of all launches.
     pub fn code(&self) -> Code<'_> {
-        let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
-        let others = self.variants.iter().flat_map(|v| &v.instead);
-        let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged).chain(others);
-        let all = all.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
+        let rest = self.library_candidates.iter().filter_map(|a| a.epilogue.as_ref());
+        let others = self.variants.iter().flat_map(|v| &v.replacement);
+        let all =
+            self.once.iter().chain(&self.each).chain(rest).chain(&self.megakernel).chain(others);
+        let all = all.flat_map(|l| std::iter::once(l).chain(l.fallback.as_deref()));
         let mut code = Code::default();
         all.for_each(|l| code.add(&l.function, &l.source));
         code
@@ -271,7 +272,7 @@ mod tests {
             block: 1,
             arguments: vec![],
             kernel: 0,
-            instead: None,
+            fallback: None,
         }
     }
 
@@ -280,8 +281,8 @@ mod tests {
         let named = |names: &str| names.chars().map(|c| launch(&c.to_string(), "")).collect();
         let variant = |launches: Range<usize>, names: &str| Variant {
             launches,
-            instead: named(names),
-            how: String::new(),
+            replacement: named(names),
+            description: String::new(),
             by_warpgroups: false,
         };
         let all = vec![variant(1..2, "xy"), variant(3..5, "z")];

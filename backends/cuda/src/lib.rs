@@ -8,31 +8,27 @@ use mlc_dsl::library::{self, CallKind};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use std::sync::Arc;
 
-mod alternative;
+mod autotune;
+mod bound_launch;
 mod buffers;
-mod calls;
-mod choice;
 mod code;
-mod comparison;
 mod convolution;
 mod driver;
+mod dynamic_shapes;
 mod generate;
 mod launch;
 mod matrix_product;
 #[cfg(feature = "driver")]
 mod nvidia;
 mod session;
-mod shapes;
-mod trial;
-mod variants;
 
-pub use alternative::{Alternative, Copied, Kind, Work};
+pub use autotune::comparison::tolerance;
+pub use autotune::library_candidate::{LibraryCandidate, LibraryKind, LibraryOp, PermutedArgument};
 pub use buffers::DeviceConstants;
 pub use code::Code;
-pub use comparison::tolerance;
-pub use convolution::{Convolution, Order, Part, Window};
+pub use convolution::{ChannelOrder, Convolution, ConvolutionTensor, WindowAxis};
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
-pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};
+pub use generate::{Policy, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};
 pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port, Variant};
 pub use matrix_product::{Activation, Matrix, MatrixProduct};
 pub use mlc_backends::device::{DriverError, Room};
@@ -105,7 +101,12 @@ impl Backend for Cuda {
         plan: &Plan,
         library: Arc<library::Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        let how = (generate::launches_for as shapes::Generate, self.tuning);
-        Ok(Box::new(shapes::ShapedPlan::new(plan, library, how, self.driver.clone())?))
+        let generate = (generate::launches_for as dynamic_shapes::Generate, self.tuning);
+        Ok(Box::new(dynamic_shapes::DynamicShapePlan::new(
+            plan,
+            library,
+            generate,
+            self.driver.clone(),
+        )?))
     }
 }

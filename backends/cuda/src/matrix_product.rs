@@ -1,36 +1,36 @@
-//! Products of matrices that a library of the device may compute in place of generated code: plain data.
+//! GEMMs that a device's library may compute in place of generated code: plain data.
 
 use mlc_dsl::ir::DType;
 use std::fmt;
 
-/// A matrix in memory, and as many others as there are products, each so many elements behind the last one.
+/// A batch of matrices in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     /// The type of its elements.
     pub dtype: DType,
-    /// Elements from the beginning of a line to that of the next; those of a line lie side by side.
+    /// Leading dimension: elements from one line to the next; a line is contiguous.
     pub line: u64,
-    /// Whether lines are columns; otherwise they are rows.
+    /// Whether it is column-major: lines are columns, otherwise rows.
     pub by_column: bool,
-    /// Elements from one matrix to the next.
+    /// Batch stride: elements from one matrix to the next.
     pub apart: u64,
 }
 
-/// What is done to each element of a result at last.
+/// The activation of an epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// The larger one of it and 0; NaN stays NaN.
+    /// ReLU; NaN stays NaN.
     Relu,
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))` (Hendrycks and Gimpel 2016).
     GeluTanh,
 }
 
-/// `result = activation(left @ right + added + bias)`, as far as each is said; accumulated in `f32`.
+/// Batched GEMM with an epilogue, `activation(left @ right + added + bias)`, as far as each is said; accumulated in `f32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixProduct {
-    /// How many products there are.
+    /// Batch size.
     pub count: u64,
-    /// Rows and columns of the result.
+    /// Rows of the result.
     pub rows: u64,
     /// Columns of the result.
     pub columns: u64,
@@ -40,15 +40,15 @@ pub struct MatrixProduct {
     pub left: Matrix,
     /// The right factor, of the same type.
     pub right: Matrix,
-    /// The result, by row.
+    /// The result, row-major.
     pub result: Matrix,
-    /// Whether a tensor is added that lies like the result and has its type.
+    /// Whether a residual with the layout and type of the result is added.
     pub is_added: bool,
     /// The type of the bias, which has an element for each column.
     pub bias: Option<DType>,
-    /// What follows.
+    /// The activation.
     pub activation: Option<Activation>,
-    /// Whether factors of 32 bits may be rounded to the 11 bits of `tf32`.
+    /// Whether `f32` factors may be rounded to the 11 bits of `tf32`.
     pub in_tf32: bool,
 }
 
@@ -62,7 +62,7 @@ impl Activation {
 }
 
 impl fmt::Display for MatrixProduct {
-    /// All that tells products apart, in one line.
+    /// A key that tells products apart, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let MatrixProduct { count, rows, columns, depth, left, right, result, .. } = self;
         write!(f, "{count} x [{rows}, {depth}] @ [{depth}, {columns}]")?;

@@ -1,9 +1,11 @@
-//! Launches on a device: their constants, their runs, their times.
+//! A plan loaded on a device: constants, runs and their timing.
 
-use super::buffers::{Buffers, FAULT_BYTES, Loaded, OwnGraph, OwnStream, misplaced, size};
-use super::calls::{Call, Merged, Sequence};
-use super::choice::{Choices, Step};
-use super::trial::Early;
+use super::autotune::launch_mode::EarlyLaunch;
+use super::autotune::libraries::{LibraryChoices, RunStep};
+use super::bound_launch::{BoundLaunch, MegakernelLaunch, Sequence};
+use super::buffers::{
+    Buffers, FAULT_BYTES, LoadedModule, OwnedGraph, OwnedStream, misplaced, size,
+};
 use super::{
     Address, DeviceConstants, Driver, DriverError, FAULT_WORDS, Invocation, Launch, Launches,
     Place, Port,
@@ -15,7 +17,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Where an output is copied from, and its bytes; `None` if it is an input or a constant.
-type Copied = Option<(Address, Vec<u8>)>;
+type OutputDownload = Option<(Address, Vec<u8>)>;
 
 /// How the launches of a run are started.
 pub(super) enum Start {
@@ -23,10 +25,10 @@ pub(super) enum Start {
     First,
     /// One by one so far.
     Single,
-    /// One by one, for there is nothing to gain or the device cannot record.
+    /// One by one always: there is nothing to gain, or the device cannot capture.
     Always,
-    /// As they were recorded.
-    Recorded(OwnGraph),
+    /// As a captured graph.
+    Recorded(OwnedGraph),
 }
 
 /// Launches that are ready to run on a device.
@@ -34,29 +36,29 @@ pub struct LaunchedPlan {
     pub(super) launches: Launches,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) each: Sequence,
-    /// All of these as one, unless the device refuses it.
-    pub(super) merged: Option<Merged>,
-    /// Which products run by warpgroups, and why.
+    /// The megakernel, unless the device refuses it.
+    pub(super) megakernel: Option<MegakernelLaunch>,
+    /// Notes of the chosen variants.
     pub(super) variants: Vec<String>,
-    /// Which of them start early, and why.
-    pub(super) early: (Early, String),
-    /// What outputs that are constants are equal to.
+    /// Which launches are programmatic, and why.
+    pub(super) early: (EarlyLaunch, String),
+    /// The values of outputs that are constants.
     constants: Arc<DeviceConstants>,
-    /// Held during a run, for runs share all memory.
+    /// Held during a run: runs share all memory.
     pub(super) running: Mutex<Start>,
-    /// Why the launches of a run could not be recorded, if so.
+    /// Why a run could not be captured, if so.
     unrecorded: OnceLock<String>,
     // What follows is given back in this order: nothing runs once the stream has ended.
-    pub(super) stream: OwnStream,
-    /// What libraries compute in place of launches.
-    pub(super) choices: Choices,
+    pub(super) stream: OwnedStream,
+    /// Library calls in place of launches.
+    pub(super) choices: LibraryChoices,
     /// Absent if nothing is launched.
-    module: Option<Loaded>,
+    module: Option<LoadedModule>,
     pub(super) buffers: Buffers,
 }
 
 impl LaunchedPlan {
-    /// Loads the code, uploads the constants, allocates memory and runs what runs once.
+    /// Loads the code, uploads the constants, allocates memory and runs the setup.
     ///
     /// # Errors
     /// The device refuses, or a launch reaches outside of its memory.
@@ -81,8 +83,9 @@ impl LaunchedPlan {
         let buffers = Buffers::new(&launches, &driver, constants)?;
         let once = Sequence::new(&launches.once, &buffers)?;
         let each = Sequence::new(&launches.each, &buffers)?;
-        let merged = launches.merged.as_ref();
-        let merged = merged.map(|l| Merged::new(l, each.calls.len(), &buffers)).transpose()?;
+        let megakernel = launches.megakernel.as_ref();
+        let megakernel =
+            megakernel.map(|l| MegakernelLaunch::new(l, each.calls.len(), &buffers)).transpose()?;
         for (port, place) in &launches.outputs {
             let there = match place {
                 Place::Input(i) => launches.inputs.get(*i).is_some_and(|p| size(p) == size(port)),
@@ -95,26 +98,26 @@ impl LaunchedPlan {
                 return Err(misplaced(&port.name));
             }
         }
-        let stream = OwnStream::new(&driver)?;
+        let stream = OwnedStream::new(&driver)?;
         let module = match once.calls.is_empty() && each.calls.is_empty() {
             true => None,
-            false => Some(Loaded::new(&driver, &launches.code())?),
+            false => Some(LoadedModule::new(&driver, &launches.code())?),
         };
         // One launch is started as fast by itself.
-        let is_one = each.calls.len() < 2 || merged.is_some();
+        let is_one = each.calls.len() < 2 || megakernel.is_some();
         let start = if is_one { Start::Always } else { Start::First };
         let mut plan = LaunchedPlan {
             launches,
             driver,
             each,
-            merged,
+            megakernel,
             variants: vec![],
-            early: (Early::None, String::new()),
+            early: (EarlyLaunch::None, String::new()),
             constants: constants.clone(),
             running: Mutex::new(start),
             unrecorded: OnceLock::new(),
             stream,
-            choices: Choices::default(),
+            choices: LibraryChoices::default(),
             module,
             buffers,
         };
@@ -124,12 +127,12 @@ impl LaunchedPlan {
         plan.start(&once)?;
         plan.finish(&once, &mut [])?;
         let read = plan.launches.each.iter().flat_map(|l| &l.arguments).map(|a| a.place);
-        let others = plan.launches.variants.iter().flat_map(|v| &v.instead);
+        let others = plan.launches.variants.iter().flat_map(|v| &v.replacement);
         let others = others.flat_map(|l| &l.arguments).map(|a| a.place);
         let read: HashSet<Place> = read.chain(others).collect();
         plan.buffers.constants.retain(|place, _| read.contains(place));
         plan.choose_variants()?;
-        plan.choices = Choices::made(&plan)?;
+        plan.choices = LibraryChoices::choose(&plan)?;
         plan.choose_run()?;
         Ok(plan)
     }
@@ -144,24 +147,24 @@ impl LaunchedPlan {
     }
 
     /// Starts a launch; an early one is right behind another one of generated code.
-    pub(super) fn launch(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
-        let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
-        if let (Some(instead), Some(_)) = (&call.instead, call.refused.get()) {
-            return self.launch(instead, false);
+    pub(super) fn launch(&self, call: &BoundLaunch, is_early: bool) -> Result<(), DriverError> {
+        let Some(LoadedModule { module, .. }) = &self.module else { return Ok(()) };
+        if let (Some(fallback), Some(_)) = (&call.fallback, call.refused.get()) {
+            return self.launch(fallback, false);
         }
         let (on, driver) = (self.stream.stream, &self.driver);
-        let Call { function, grid, block, shared, arguments, .. } = call;
+        let BoundLaunch { function, grid, block, shared, arguments, .. } = call;
         let (module, grid, block, shared) = (*module, *grid, *block, *shared);
         let what = Invocation { module, function, grid, block, shared, arguments };
-        match (call.is_together, is_early) {
-            (true, _) => match (driver.launch_together(on, &what), &call.instead) {
-                (Err(e @ DriverError::Call { .. }), Some(instead)) => {
+        match (call.is_cooperative, is_early) {
+            (true, _) => match (driver.launch_cooperative(on, &what), &call.fallback) {
+                (Err(e @ DriverError::Call { .. }), Some(fallback)) => {
                     call.refused.get_or_init(|| e.to_string());
-                    self.launch(instead, false)
+                    self.launch(fallback, false)
                 }
                 (done, _) => done,
             },
-            (false, true) => driver.launch_early(on, &what),
+            (false, true) => driver.launch_programmatic(on, &what),
             (false, false) => driver.launch(on, &what),
         }
     }
@@ -172,14 +175,14 @@ impl LaunchedPlan {
         sequence.calls.iter().try_for_each(|call| self.start_one(call, false))
     }
 
-    fn start_one(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
+    fn start_one(&self, call: &BoundLaunch, is_early: bool) -> Result<(), DriverError> {
         let done = self.launch(call, is_early);
         done.map_err(|e| self.blamed(e, std::slice::from_ref(call)))
     }
 
-    /// The same for those of every run, some of which libraries take the place of.
+    /// Starts a run: the megakernel, or launches and library calls.
     fn start_each(&self) -> Result<(), DriverError> {
-        if let Some(merged) = self.merged.as_ref().filter(|m| m.is_used()) {
+        if let Some(merged) = self.megakernel.as_ref().filter(|m| m.is_used()) {
             match self.start_as_one() {
                 Err(e @ DriverError::Call { .. }) => merged.give_up(&e),
                 done => return done,
@@ -188,51 +191,51 @@ impl LaunchedPlan {
         self.start_apart(self.early.0)
     }
 
-    /// All launches of a run as one.
+    /// Starts a run as the megakernel.
     pub(super) fn start_as_one(&self) -> Result<(), DriverError> {
         self.clear(&self.each)?;
-        let merged = self.merged.iter();
+        let merged = self.megakernel.iter();
         merged.map(|m| &m.call).try_for_each(|call| self.start_one(call, false))
     }
 
-    /// The launches of a run one by one.
-    pub(super) fn start_apart(&self, early: Early) -> Result<(), DriverError> {
+    /// Starts a run as separate launches.
+    pub(super) fn start_apart(&self, early: EarlyLaunch) -> Result<(), DriverError> {
         self.clear(&self.each)?;
-        let mut ahead: Option<&Call> = None;
+        let mut ahead: Option<&BoundLaunch> = None;
         for step in self.steps() {
             // Launches whose blocks wait for each other begin when all ahead have ended, and so do those behind them.
-            let is_open = |call: &Call| match early {
-                Early::None => false,
-                Early::Light => call.is_light,
-                Early::All => true,
+            let is_open = |call: &BoundLaunch| match early {
+                EarlyLaunch::None => false,
+                EarlyLaunch::Light => call.is_light,
+                EarlyLaunch::All => true,
             };
             let is_early =
-                ahead.is_some_and(|c| !c.is_together) && step.call().is_some_and(is_open);
+                ahead.is_some_and(|c| !c.is_cooperative) && step.call().is_some_and(is_open);
             self.start_step(&step, is_early)?;
             ahead = step.call();
         }
         Ok(())
     }
 
-    /// Whether a run is one launch that stands for several.
+    /// Whether a run is the megakernel.
     pub(super) fn is_one(&self) -> bool {
-        self.merged.as_ref().is_some_and(Merged::is_used)
+        self.megakernel.as_ref().is_some_and(MegakernelLaunch::is_used)
     }
 
     /// The launches of every run.
-    pub(super) fn calls(&self) -> &[Call] {
+    pub(super) fn calls(&self) -> &[BoundLaunch] {
         &self.each.calls
     }
 
-    /// What a run starts.
-    fn steps(&self) -> Vec<Step<'_>> {
+    /// The steps of a run.
+    fn steps(&self) -> Vec<RunStep<'_>> {
         self.choices.steps(&self.each.calls)
     }
 
-    fn start_step(&self, step: &Step<'_>, is_early: bool) -> Result<(), DriverError> {
+    fn start_step(&self, step: &RunStep<'_>, is_early: bool) -> Result<(), DriverError> {
         match step {
-            Step::Launch(_, call) => self.start_one(call, is_early),
-            Step::Library(choice) => match choice.start(self) {
+            RunStep::Launch(_, call) => self.start_one(call, is_early),
+            RunStep::Library(choice) => match choice.start(self) {
                 Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
                     // What the library does not compute, the launches do.
                     self.choices.give_up(choice, &e);
@@ -246,7 +249,7 @@ impl LaunchedPlan {
         }
     }
 
-    /// Records the launches of a run, if they were started once.
+    /// Captures the launches of a run as a graph, once they were started.
     fn recorded(&self, how: &mut Start) -> Result<(), DriverError> {
         if let Start::Single = how {
             let in_use = self.choices.in_use();
@@ -265,14 +268,14 @@ impl LaunchedPlan {
                 other => other?,
             };
             *how = match recorded {
-                Some(graph) => Start::Recorded(OwnGraph::new(&self.driver, graph)),
+                Some(graph) => Start::Recorded(OwnedGraph::new(&self.driver, graph)),
                 None => Start::Always,
             };
         }
         Ok(())
     }
 
-    /// Starts the launches of a run: the first time one by one, then as they were recorded.
+    /// Starts a run: the first time one by one, then as a graph.
     fn start_run(&self, how: &mut Start) -> Result<(), DriverError> {
         self.recorded(how)?;
         match how {
@@ -321,8 +324,8 @@ impl LaunchedPlan {
         self.fault(std::array::from_fn(|_| words.next().map_or(0, i64::from_le_bytes)))
     }
 
-    /// The error of launches that may have brought it about: a context is lost when code fails.
-    fn blamed(&self, error: DriverError, calls: &[Call]) -> DriverError {
+    /// The error with the launches that may have caused it: a context is lost when code fails.
+    fn blamed(&self, error: DriverError, calls: &[BoundLaunch]) -> DriverError {
         let DriverError::Lost { call, reason } = &error else { return error };
         let mut functions: Vec<String> = vec![];
         for call in calls {
@@ -344,7 +347,7 @@ impl LaunchedPlan {
         DriverError::Kernel { functions, source_text: sources.join("\n"), reason }
     }
 
-    /// The error of a record of a fault, if there is one.
+    /// The error of a fault record, if there is one.
     fn fault(
         &self,
         [any, node, axis, index, extent]: [i64; FAULT_WORDS],
@@ -384,8 +387,8 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// Where the outputs of a run are copied from, and as many bytes for each; none for those that are inputs or constants.
-    fn room_for_outputs(&self) -> Result<Vec<Copied>, BackendError> {
+    /// Sources and host buffers of the outputs; none for those that are inputs or constants.
+    fn room_for_outputs(&self) -> Result<Vec<OutputDownload>, BackendError> {
         let room = |(port, place): &(Port, Place)| {
             if let Place::Input(_) | Place::Constant(_) = place {
                 return Ok(None);
@@ -401,7 +404,7 @@ impl LaunchedPlan {
     fn output(
         &self,
         (port, place): &(Port, Place),
-        copied: Copied,
+        copied: OutputDownload,
         inputs: &[Tensor],
     ) -> Result<Tensor, BackendError> {
         let known = match place {
@@ -455,14 +458,14 @@ impl Executable for LaunchedPlan {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.variants.clone();
         notes.extend(self.choices.notes());
-        notes.extend(self.merged.iter().map(Merged::note));
+        notes.extend(self.megakernel.iter().map(MegakernelLaunch::note));
         let (early, why) = &self.early;
         match early {
-            Early::None => {}
-            Early::Light => notes.push(format!("light launches start early: {why}")),
-            Early::All => notes.push(format!("launches start early: {why}")),
+            EarlyLaunch::None => {}
+            EarlyLaunch::Light => notes.push(format!("light launches start early: {why}")),
+            EarlyLaunch::All => notes.push(format!("launches start early: {why}")),
         }
-        notes.extend(self.each.calls.iter().filter_map(Call::note));
+        notes.extend(self.each.calls.iter().filter_map(BoundLaunch::note));
         notes.extend(self.unrecorded.get().cloned());
         notes
     }
@@ -500,10 +503,10 @@ impl Executable for LaunchedPlan {
         let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
         self.finish(&self.each, &mut [])?;
         let launched: Vec<&Launch> = self.launches.each.iter().filter(|l| l.has_blocks()).collect();
-        let time = |(step, seconds): (&Step<'_>, f64)| {
+        let time = |(step, seconds): (&RunStep<'_>, f64)| {
             let (function, at) = match step {
-                Step::Launch(at, call) => (call.function.clone(), *at),
-                Step::Library(choice) => (choice.name().to_string(), choice.launches.start),
+                RunStep::Launch(at, call) => (call.function.clone(), *at),
+                RunStep::Library(choice) => (choice.name().to_string(), choice.launches.start),
             };
             LaunchTime { function, kernel: launched[at].kernel, seconds }
         };

@@ -29,7 +29,7 @@ fn double() -> Launches {
         block: 64,
         arguments: vec![argument(Place::Input(0), false), argument(Place::Output(0), true)],
         kernel: 0,
-        instead: None,
+        fallback: None,
     };
     Launches {
         each: vec![launch],
@@ -130,7 +130,7 @@ fn blocks_wait_for_each_other(device: &Nvidia) {
     let together = |blocks: u32| {
         let (function, grid) = ("together", [blocks, 1, 1]);
         let what = Invocation { module, function, grid, block: 256, shared: 0, arguments: &memory };
-        device.launch_together(on, &what)
+        device.launch_cooperative(on, &what)
     };
     // What they wait at is as it was before, so the second launch goes on with it.
     for _ in 0..2 {

@@ -4,8 +4,8 @@
 use crate::recorder::{Call, Recorder};
 use mlc_backends::Executable;
 use mlc_cuda::{
-    Alternative, Argument, Convolution, Copied, Launch, LaunchedPlan, Launches, Library, Matrix,
-    MatrixProduct, Order, Place, Port, Window, Work,
+    Argument, ChannelOrder, Convolution, Launch, LaunchedPlan, Launches, Library, LibraryCandidate,
+    LibraryOp, Matrix, MatrixProduct, PermutedArgument, Place, Port, WindowAxis,
 };
 use mlc_dsl::ir::{Consts, DType, Tensor};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ fn launch(function: &str, from: Place, to: Place, kernel: usize) -> Launch {
         block: 64,
         arguments: vec![argument(from, false), argument(to, true)],
         kernel,
-        instead: None,
+        fallback: None,
     }
 }
 
-fn product() -> Work {
+fn product() -> LibraryOp {
     let m = |line| Matrix { dtype: DType::U8, line, by_column: false, apart: 0 };
-    Work::Product(MatrixProduct {
+    LibraryOp::Product(MatrixProduct {
         count: 1,
         rows: 1,
         columns: 4,
@@ -44,15 +44,15 @@ fn product() -> Work {
 }
 
 /// A convolution whose result is as large.
-fn convolution() -> Work {
-    Work::Convolution(Convolution {
+fn convolution() -> LibraryOp {
+    LibraryOp::Convolution(Convolution {
         dtype: DType::U8,
         count: 1,
         groups: 1,
         channels: [1, 1],
-        windows: vec![Window { extents: [4, 1, 4], stride: 1, dilation: 1, padding: [0, 0] }],
-        order: Order::First,
-        weights: Order::First,
+        windows: vec![WindowAxis { extents: [4, 1, 4], stride: 1, dilation: 1, padding: [0, 0] }],
+        order: ChannelOrder::First,
+        weights: ChannelOrder::First,
         is_added: false,
         has_bias: false,
         is_rectified: false,
@@ -71,18 +71,18 @@ fn example(has_rest: bool) -> Launches {
         false => vec![launch("gemm", a, b, 1)],
     };
     let to = if has_rest { c } else { b };
-    let alternative = Alternative {
+    let candidate = LibraryCandidate {
         launches: 2..2 + own.len(),
         work: product(),
         copied: None,
         arguments: vec![argument(a, false), argument(Place::Input(0), false), argument(to, true)],
-        rest: has_rest.then(|| launch("rest", c, b, 1)),
+        epilogue: has_rest.then(|| launch("rest", c, b, 1)),
     };
     let before = vec![none, launch("before", Place::Input(0), a, 0)];
     let after = vec![launch("last", b, Place::Output(0), 2)];
     Launches {
         each: [before, own, after].concat(),
-        alternatives: vec![alternative],
+        library_candidates: vec![candidate],
         arena: 768,
         inputs: vec![port("x")],
         outputs: vec![(port("y"), Place::Output(0))],
@@ -307,10 +307,10 @@ fn a_lost_context_is_an_error_and_no_reason_to_leave_the_library() {
 /// The same with a convolution beside the product, whose first factor no run changes and whose elements it reads in another order.
 fn both(recorder: &Arc<Recorder>) -> LaunchedPlan {
     let mut launches = example(false);
-    let mut other = launches.alternatives[0].clone();
+    let mut other = launches.library_candidates[0].clone();
     other.work = convolution();
-    other.copied = Some(Copied { argument: 1, axes: vec![(2, 1), (2, 2)] });
-    launches.alternatives.push(other);
+    other.copied = Some(PermutedArgument { argument: 1, axes: vec![(2, 1), (2, 2)] });
+    launches.library_candidates.push(other);
     LaunchedPlan::new(launches, recorder.clone(), Consts::default()).expect("is ready")
 }
 
@@ -360,8 +360,9 @@ fn the_fastest_of_all_ways_is_chosen() {
     let recorder = device_of_both(&[5.0, 4.0, 3.0]);
     recorder.state().wrong_ways = vec![1];
     let plan = both(&recorder);
-    let told =
-        |library: &str, of: &Work| format!("generated code, for {library} differs by 1.0e0: {of}");
+    let told = |library: &str, of: &LibraryOp| {
+        format!("generated code, for {library} differs by 1.0e0: {of}")
+    };
     let best = format!("Dnn 1, 187500.00 µs against 312500.00 µs: {c}");
     assert_eq!(plan.notes(), [told("Blas 1", &x), told("Dnn 1", &c), best]);
     drop(plan);
@@ -379,10 +380,10 @@ fn every_call_of_several_ways_may_fail() {
         let recorder = device_of_both(&[5.0, 4.0, 3.0, 2.0, 1.0]);
         recorder.state().fails = fails;
         let mut launches = example(false);
-        let mut other = launches.alternatives[0].clone();
+        let mut other = launches.library_candidates[0].clone();
         other.work = convolution();
-        other.copied = Some(Copied { argument: 1, axes: vec![(4, 1)] });
-        launches.alternatives.push(other);
+        other.copied = Some(PermutedArgument { argument: 1, axes: vec![(4, 1)] });
+        launches.library_candidates.push(other);
         if let Ok(plan) = LaunchedPlan::new(launches, recorder.clone(), Consts::default()) {
             for first in 1..4 {
                 let result = run(&plan, first);

@@ -87,12 +87,12 @@ fn a_launch_whose_blocks_cannot_wait_for_each_other_has_another_in_its_place() {
     let mut together = launches.each[0].clone();
     together.function = "together".into();
     together.arguments.push(Argument::grid());
-    together.instead = Some(Box::new(launches.each[0].clone()));
+    together.fallback = Some(Box::new(launches.each[0].clone()));
     launches.each[0] = together;
     // The recorder has no launches whose blocks wait for each other.
     let plan = session(&recorder, (launches, consts)).expect("is ready");
     runs_as_recorded(&recorder, &plan);
-    let note = "`inc4` in place of `together`: launch_together failed";
+    let note = "`inc4` in place of `together`: launch_cooperative failed";
     assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
 }
 

@@ -1,4 +1,4 @@
-// What a generated unit of CUDA C++ compiles with on the CPU: CUDA's words, with checked memory.
+// CUDA's keywords and functions for units that compile on the CPU, with checked memory.
 #pragma once
 
 #define __host__

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime.hpp"
-#include "switch.hpp"
+#include "fibers.hpp"
 
 emulated::Index3 threadIdx, blockIdx, blockDim, gridDim;
 

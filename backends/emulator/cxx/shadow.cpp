@@ -1,4 +1,4 @@
-// Checks of accesses: bounds, alignment, reads of what was never written, and races.
+// Shadow memory: checks of bounds, alignment, uninitialised reads and data races.
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Products of matrices in shared memory by the four warps of a warpgroup, which threads do not wait for at once.
+// Asynchronous matrix products (wgmma) of matrices in shared memory by the four warps of a warpgroup.
 #pragma once
 
 namespace emulated {

@@ -22,14 +22,14 @@ const FILES: &[(&str, &str)] = &[
     ("warpgroup.hpp", include_str!("../cxx/warpgroup.hpp")),
     ("launch.hpp", include_str!("../cxx/launch.hpp")),
     ("runtime.hpp", include_str!("../cxx/runtime.hpp")),
-    ("switch.hpp", include_str!("../cxx/switch.hpp")),
+    ("fibers.hpp", include_str!("../cxx/fibers.hpp")),
     ("shadow.cpp", include_str!("../cxx/shadow.cpp")),
-    ("copies.cpp", include_str!("../cxx/copies.cpp")),
-    ("products.cpp", include_str!("../cxx/products.cpp")),
+    ("async_copies.cpp", include_str!("../cxx/async_copies.cpp")),
+    ("wgmma.cpp", include_str!("../cxx/wgmma.cpp")),
     ("runtime.cpp", include_str!("../cxx/runtime.cpp")),
     (
         "all.cpp",
-        "#include \"shadow.cpp\"\n#include \"copies.cpp\"\n#include \"products.cpp\"\n#include \"runtime.cpp\"\n",
+        "#include \"shadow.cpp\"\n#include \"async_copies.cpp\"\n#include \"wgmma.cpp\"\n#include \"runtime.cpp\"\n",
     ),
 ];
 

@@ -1,9 +1,9 @@
-//! Runs generated CUDA C++ kernels on the CPU: to hold them against a reference where there is no GPU, and to find what
+//! Emulates generated CUDA C++ kernels on the CPU: to test them where there is no GPU, and to find errors that
 //! a GPU does not report.
 //!
 //! A unit of kernels is compiled by the host's C++ compiler into a shared library, with a header (`cxx/emulator.hpp`)
-//! that gives CUDA's words a meaning there. The threads of a block are stacks that take turns on the calling thread, each
-//! until it waits; blocks run one after another. So a launch always does the same. It ends with an error at the first
+//! that defines CUDA's keywords. The threads of a block are fibers on the calling thread, each of which runs
+//! until it waits; blocks run one after another. So a launch is deterministic. It ends with an error at the first
 //!
 //! * access out of the bounds of a parameter or a shared array, or not aligned to its size,
 //! * read of an element of a shared array that the block has not written,
@@ -46,7 +46,7 @@ use thiserror::Error;
 
 pub use compiler::{Effort, available};
 
-/// Why a unit is not compiled, or a launch does not end well.
+/// Why a unit does not compile, or a launch fails.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EmulatorError {
     /// There is no C++ compiler: `$CXX`, or `c++` where that is not set, cannot be run.
@@ -63,7 +63,7 @@ pub enum EmulatorError {
     UnknownFunction(String),
 }
 
-/// What a parameter may touch. Aligned to the parameter's elements; to 16 where it is accessed by 16 bytes.
+/// The memory that a parameter may access. Aligned to the parameter's elements; to 16 where it is accessed by 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The first byte.
@@ -92,7 +92,7 @@ struct RawRegion {
 /// Runs a launch; a message, if it fails, which is the unit's until its next launch.
 type Entry = unsafe extern "C" fn(*const Request) -> *const c_char;
 
-struct Loaded {
+struct LoadedUnit {
     /// Its static data is the state of a launch: one launch at a time.
     launching: Mutex<()>,
     entries: HashMap<String, Entry>,
@@ -102,7 +102,7 @@ struct Loaded {
 
 /// A compiled unit.
 #[derive(Clone)]
-pub struct Unit(Arc<Loaded>);
+pub struct Unit(Arc<LoadedUnit>);
 
 type Slot = Arc<OnceLock<Result<Unit, EmulatorError>>>;
 
@@ -145,7 +145,7 @@ impl Unit {
                 *entry.map_err(|error| EmulatorError::Compile(error.to_string()))?,
             );
         }
-        Ok(Unit(Arc::new(Loaded { launching: Mutex::default(), entries, _library: library })))
+        Ok(Unit(Arc::new(LoadedUnit { launching: Mutex::default(), entries, _library: library })))
     }
 
     /// Runs all blocks of a kernel: `grid` blocks of `block` threads, the parameter `i` with the region `i`. Launches of

@@ -2,6 +2,7 @@
 
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::DType;
+use std::hash::{Hash, Hasher};
 
 /// A unary function of a float.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +11,21 @@ pub struct Unary {
     pub function: Function,
     /// The function itself.
     pub apply: fn(f64) -> f64,
+}
+
+impl PartialEq for Unary {
+    /// By the function's name, which decides what is applied.
+    fn eq(&self, other: &Unary) -> bool {
+        self.function == other.function
+    }
+}
+
+impl Eq for Unary {}
+
+impl Hash for Unary {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.function.hash(state);
+    }
 }
 
 /// The unary function on floats that a function of meanings is. Those of the standard library cancel for small
@@ -93,7 +109,7 @@ fn modulo(a: f64, b: f64) -> f64 {
 }
 
 /// Binary operations on floats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RealOp {
     /// Sum.
     Add,
@@ -149,7 +165,7 @@ impl RealOp {
 }
 
 /// Binary operations on 64-bit integers. They wrap, and division by zero yields 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IntOp {
     /// Sum.
     Add,
@@ -281,7 +297,7 @@ fn raised(base: i64, mut e: u64) -> i64 {
 }
 
 /// Reductions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Monoid {
     /// Sum; 0 of none.
     Sum,
@@ -327,7 +343,7 @@ pub fn highest(dtype: Option<DType>) -> i64 {
 }
 
 /// Comparisons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cmp {
     /// `==`.
     Eq,

@@ -208,7 +208,7 @@ fn weights_with_unaligned_rows_lie_with_their_axes_exchanged() {
         };
         let launches = code(&p).expect("code");
         let what = format!("{dtype} {w:?}");
-        assert_eq!(launches.turned.len(), usize::from(is_turned), "{what}");
+        assert_eq!(launches.transposed.len(), usize::from(is_turned), "{what}");
         let text: String = launches.each.iter().map(|l| l.source.as_str()).collect();
         let at_once = text.contains("copy_async(right") || text.contains("load_pack<");
         assert!(at_once || !is_turned, "{what}: {text}");

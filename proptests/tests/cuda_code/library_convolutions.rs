@@ -3,7 +3,7 @@
 //! generated code's on the emulator before it uses it, and whole programs are held against the reference interpreter.
 
 use mlc_backends::Executable;
-use mlc_cuda::{Kind, LaunchedPlan, Launches, launches};
+use mlc_cuda::{LaunchedPlan, Launches, LibraryKind, launches};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernels::selection::select_kernels;
@@ -126,7 +126,7 @@ fn convolutions_are_what_a_library_computes() {
     ];
     let library = library_with(text);
     let run = |p: &Program, i: &[Tensor]| {
-        let emulated = Arc::new(Emulated::with_library(&[Kind::Convolutions]));
+        let emulated = Arc::new(Emulated::with_library(&[LibraryKind::Convolutions]));
         let loaded = LaunchedPlan::new(code(p, &library), emulated.clone(), p.consts.clone());
         let loaded = loaded.map_err(|e| e.to_string())?;
         let notes = loaded.notes();
@@ -144,8 +144,8 @@ fn convolutions_are_what_a_library_computes() {
         cases.into_iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
     {
         let p = program_of(&library, name);
-        let mut found = code(&p, &library).alternatives;
-        found.retain(|a| a.work.kind() == Kind::Convolutions);
+        let mut found = code(&p, &library).library_candidates;
+        found.retain(|a| a.work.kind() == LibraryKind::Convolutions);
         assert_eq!(found.len(), usize::from(!described.is_empty()), "{name}: {found:?}");
         for a in &found {
             let told = a.work.to_string();
@@ -154,7 +154,7 @@ fn convolutions_are_what_a_library_computes() {
                 false => told.contains(described),
             };
             assert!(is_so, "{name}: {told}");
-            assert_eq!((a.rest.is_some(), a.copied.is_some()), (has_rest, is_copied), "{name}");
+            assert_eq!((a.epilogue.is_some(), a.copied.is_some()), (has_rest, is_copied), "{name}");
         }
         if !found.is_empty() {
             let values = inputs(&p, Style::Normal, 1).expect("known extents");

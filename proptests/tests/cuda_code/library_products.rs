@@ -3,7 +3,7 @@
 //! the emulator before it uses it, and whole programs are held against the reference interpreter.
 
 use mlc_backends::Executable;
-use mlc_cuda::{Kind, LaunchedPlan, Launches, launches};
+use mlc_cuda::{LaunchedPlan, Launches, LibraryKind, launches};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernels::selection::select_kernels;
@@ -83,9 +83,13 @@ fn products_of_matrices_are_what_a_library_computes() {
     ];
     let library = library_with(text);
     let run = |p: &Program, i: &[Tensor]| {
-        let emulated = Arc::new(Emulated::with_library(&[Kind::Products]));
+        let emulated = Arc::new(Emulated::with_library(&[LibraryKind::Products]));
         let code = code(p, &library);
-        let products = code.alternatives.iter().filter(|a| a.work.kind() == Kind::Products).count();
+        let products = code
+            .library_candidates
+            .iter()
+            .filter(|a| a.work.kind() == LibraryKind::Products)
+            .count();
         let loaded = LaunchedPlan::new(code, emulated.clone(), p.consts.clone());
         let loaded = loaded.map_err(|e| e.to_string())?;
         let notes = loaded.notes();
@@ -104,13 +108,13 @@ fn products_of_matrices_are_what_a_library_computes() {
         cases.into_iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
     {
         let p = program_of(&library, name);
-        let mut found = code(&p, &library).alternatives;
-        found.retain(|a| a.work.kind() == Kind::Products);
+        let mut found = code(&p, &library).library_candidates;
+        found.retain(|a| a.work.kind() == LibraryKind::Products);
         let count = if name == "twice" { 2 } else { usize::from(!described.is_empty()) };
         assert_eq!(found.len(), count, "{name}: {found:?}");
         for a in &found {
             assert!(a.work.to_string().contains(described), "{name}: {}", a.work);
-            assert_eq!(a.rest.is_some(), has_rest, "{name}");
+            assert_eq!(a.epilogue.is_some(), has_rest, "{name}");
         }
         if count > 0 {
             let values = inputs(&p, Style::Normal, 1).expect("known extents");
@@ -136,9 +140,9 @@ fn a_library_that_loses_nan_is_not_used() {
         let plan = LaunchedPlan::new(code(&p, &library), device, p.consts.clone());
         plan.expect("is ready").notes()
     };
-    let kept = notes(Emulated::with_library(&[Kind::Products]));
+    let kept = notes(Emulated::with_library(&[LibraryKind::Products]));
     assert!(kept[0].starts_with("products on the host, "), "{kept:?}");
-    let lost = notes(Emulated::with_library_that_loses_nan(&[Kind::Products]));
+    let lost = notes(Emulated::with_library_that_loses_nan(&[LibraryKind::Products]));
     let expected = "generated code, for products on the host differs by NaN: ";
     assert!(lost[0].starts_with(expected), "{lost:?}");
 }

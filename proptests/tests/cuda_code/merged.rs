@@ -2,7 +2,7 @@
 //! races within one, they compute what the reference interpreter does. Chosen where launches are many and small.
 
 use mlc_backends::{Backend, Executable};
-use mlc_cuda::{Cuda, LaunchedPlan, Launches, Merge, Tuning, launches, launches_for};
+use mlc_cuda::{Cuda, LaunchedPlan, Launches, Policy, Tuning, launches, launches_for};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernels::selection::select_kernels;
@@ -28,10 +28,10 @@ fn a_run_as_one_launch_computes_what_the_reference_does() {
     for name in ["stack", "halves", "image", "deep", "picked", "row"] {
         let p = program_of(&library, name);
         for processors in [1, 3] {
-            let tuning = Tuning { processors, merge: Merge::Always, ..Tuning::default() };
+            let tuning = Tuning { processors, megakernel: Policy::Always, ..Tuning::default() };
             let run = |p: &Program, i: &[Tensor]| {
                 let code = code(&library, p, tuning);
-                let one = code.merged.as_ref().ok_or("it is not one launch")?;
+                let one = code.megakernel.as_ref().ok_or("it is not one launch")?;
                 // Sums over parts of the depth are added by blocks that come last, in a phase as in a launch.
                 let is_cut = one.source.contains("comes_last");
                 assert_eq!(is_cut, name == "deep", "{name}, {processors}");
@@ -67,9 +67,9 @@ fn an_index_out_of_range_is_told_of_one_launch_too() {
     }
     let library = library_with(TEXT);
     let p = program_of(&library, "picked");
-    let tuning = Tuning { merge: Merge::Always, ..Tuning::default() };
+    let tuning = Tuning { megakernel: Policy::Always, ..Tuning::default() };
     let code = code(&library, &p, tuning);
-    assert!(code.merged.is_some());
+    assert!(code.megakernel.is_some());
     let mut values = inputs(&p, Style::Normal, 1).expect("known extents");
     let mut places = vec![0; 20];
     places[7] = 40;
@@ -82,16 +82,16 @@ fn an_index_out_of_range_is_told_of_one_launch_too() {
 #[test]
 fn small_launches_are_merged_and_large_ones_are_not() {
     let library = library_with(TEXT);
-    let merged = |name: &str, merge: Merge| {
-        let tuning = Tuning { merge, ..Tuning::default() };
-        code(&library, &program_of(&library, name), tuning).merged.is_some()
+    let merged = |name: &str, megakernel: Policy| {
+        let tuning = Tuning { megakernel, ..Tuning::default() };
+        code(&library, &program_of(&library, name), tuning).megakernel.is_some()
     };
-    assert!(merged("row", Merge::Chosen));
-    assert!(!merged("row", Merge::Never));
-    assert!(!merged("large", Merge::Chosen));
+    assert!(merged("row", Policy::WhenFaster));
+    assert!(!merged("row", Policy::Never));
+    assert!(!merged("large", Policy::WhenFaster));
     // A launch alone is one already.
     assert!(
-        !merged("queries", Merge::Chosen)
+        !merged("queries", Policy::WhenFaster)
             || code(&library, &program_of(&library, "queries"), Tuning::default()).each.len() > 1
     );
     let plan = select_kernels(
@@ -99,7 +99,7 @@ fn small_launches_are_merged_and_large_ones_are_not() {
         &library,
         library.target("cuda").expect("shipped"),
     );
-    assert!(launches(&plan, &library).expect("known extents").merged.is_some());
+    assert!(launches(&plan, &library).expect("known extents").megakernel.is_some());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use mlc_backends::BackendError;
 use mlc_cuda::nvrtc::Usage;
-use mlc_cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, Warpgroups, launches_for, nvrtc};
+use mlc_cuda::{DriverError, Launch, PRELUDE, Policy, Tuning, Warpgroups, launches_for, nvrtc};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;
@@ -78,13 +78,14 @@ impl Functions {
 
     /// The same for a device; and all of a run as one launch, where that is possible.
     fn add_for(&mut self, plan: &Plan, tuning: Tuning) -> Result<(), BackendError> {
-        let launches = launches_for(plan, library(), Tuning { merge: Merge::Always, ..tuning })?;
+        let launches =
+            launches_for(plan, library(), Tuning { megakernel: Policy::Always, ..tuning })?;
         for launch in launches.once.iter().chain(&launches.each) {
             self.add_one(launch);
-            launch.instead.iter().for_each(|l| self.add_one(l));
+            launch.fallback.iter().for_each(|l| self.add_one(l));
         }
-        launches.variants.iter().flat_map(|v| &v.instead).for_each(|l| self.add_one(l));
-        if let Some(merged) = &launches.merged {
+        launches.variants.iter().flat_map(|v| &v.replacement).for_each(|l| self.add_one(l));
+        if let Some(merged) = &launches.megakernel {
             self.merged += 1;
             self.add_one(merged);
         }

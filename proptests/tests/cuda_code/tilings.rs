@@ -51,8 +51,8 @@ fn what_is_offered_computes_what_the_reference_does() {
                 Ok(code)
             };
             let held = holds(&library, &p, &[Style::Normal], &in_place);
-            held.unwrap_or_else(|m| panic!("{name}, {}: {m}", variant.how));
-            let text: String = variant.instead.iter().map(|l| l.source.as_str()).collect();
+            held.unwrap_or_else(|m| panic!("{name}, {}: {m}", variant.description));
+            let text: String = variant.replacement.iter().map(|l| l.source.as_str()).collect();
             ["comes_last", "LARGE_SHARED", "copy_async", "next_left"]
                 .map(|what| text.contains(what))
         };

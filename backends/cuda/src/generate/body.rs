@@ -1,39 +1,35 @@
-//! The bodies of functions: loop shapes around what the emitter writes.
+//! Function bodies: the loop nest of each schedule around what the emitter writes.
 
-use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, side_by_side, widest};
+use super::emit::{Accesses, Emitter, Sharing, coordinates, offset_of, vector_width, widest};
+use super::grid::GridSize;
 use super::kernel::KernelProgram;
 use super::product::Product;
-use super::product::{factor, tiled};
+use super::product::{smem_pipeline, tiled};
 use super::reduction::split;
-use super::reduction::vectorized::Wide;
-use super::reduction::windows::Windows;
-use super::stages::{Shape, Stage};
-use super::tiled_transpose::Turned;
+use super::reduction::vectorized::VectorizedReduction;
+use super::reduction::windows::WindowedReduction;
+use super::stages::{Schedule, Stage};
+use super::tiled_transpose::TiledTranspose;
 use super::{THREADS, flash_attention, spelling};
 use mlc_dsl::ir::{DType, Value};
 
-/// Stores an element of the result.
-pub fn store(e: &mut Emitter<'_>, dtype: DType, shape: &[i64], slots: &[usize], v: &str) {
-    let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
-    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
-    let offset = offset_of(&shape, &index).expect("its bytes are an `i64`");
-    e.store(dtype, &offset, v);
-}
-
-/// Writes the body of a stage; the blocks and their threads.
+/// Writes the body of a stage.
 pub fn body(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
     stage: &Stage,
     shape: &[usize],
-) -> Option<(u64, u32)> {
+) -> Option<GridSize> {
     let v = stage.value;
     let dtype = kernel.program.ty(v).dtype;
     let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
-    let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
-    match &stage.shape {
-        Shape::Tiles(product) | Shape::Deep(product, _) => tiles(e, kernel, v, *product),
-        Shape::Rest(product, (stored, _), _) => {
+    let put =
+        |e: &mut Emitter<'_>, slots: &[usize], v: &str| e.store_result(dtype, &shape, slots, v);
+    match &stage.schedule {
+        Schedule::TiledProduct(product) | Schedule::SplitK(product, _) => {
+            tiles(e, kernel, v, *product)
+        }
+        Schedule::EpilogueOnly(product, (stored, _), _) => {
             let whole = |e: &mut Emitter<'_>, slots: &[usize]| {
                 let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
                 let own = kernel.program.ty(*product).known_shape().unwrap_or_default();
@@ -45,67 +41,69 @@ pub fn body(
                     spelling::real(is_double),
                     spelling::loaded(*stored, &element, is_double)
                 ));
-                e.know(*product, &index, "total");
+                e.bind(*product, &index, "total");
             };
             Some(elements(e, v, dtype, &shape, Some(&whole)))
         }
-        Shape::OnePass(product) | Shape::Keys(product, _) => flash_attention::write(
-            e,
-            kernel,
-            *product,
-            &flash_attention::Target { value: v, store: &put },
-        ),
-        Shape::Split(split) => Some(split::write(e, (v, dtype), &shape, split)),
-        Shape::Scan(scan) => scan.write(e, kernel, v, &shape),
-        Shape::Rows(axes) => Some(rows(e, kernel, v, &shape, axes)),
+        Schedule::FlashAttention(product) | Schedule::SplitKv(product, _) => {
+            flash_attention::write(
+                e,
+                kernel,
+                *product,
+                &flash_attention::OutputTarget { value: v, store: &put },
+            )
+        }
+        Schedule::SplitReduction(split) => Some(split::write(e, v, dtype, &shape, split)),
+        Schedule::Scan(scan) => scan.write(e, kernel, v, &shape),
+        Schedule::RowPerBlock(axes) => Some(rows(e, kernel, v, &shape, axes)),
         _ => Some(elements(e, v, dtype, &shape, None)),
     }
 }
 
-/// A product, and what follows it element by element.
+/// A product and its epilogue.
 fn tiles(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
     v: Value,
     product: Value,
-) -> Option<(u64, u32)> {
-    let p = Product::of(e, kernel, product)?;
+) -> Option<GridSize> {
+    let p = Product::recognise(e, kernel, product)?;
     let dtype = kernel.program.ty(v).dtype;
     let offset = offset_of(&p.shape, &p.index)?;
     let part = e.variable(p.count_of_parts());
     let mut store = |e: &mut Emitter<'_>, sum: &str| {
-        e.know(product, &p.index, sum);
+        e.bind(product, &p.index, sum);
         let value = e.element(v, &p.index);
         e.store(dtype, &offset, &value);
     };
-    let blocks = match &p.thin {
-        Some(thin) => thin.write(e, &p, part, &mut store),
+    let blocks = match &p.gemv {
+        Some(gemv) => gemv.write(e, &p, part, &mut store),
         None => tiled::write(e, &p, part, &mut store),
     };
-    Some((blocks, factor::THREADS))
+    Some(GridSize { blocks, threads: smem_pipeline::THREADS })
 }
 
-/// What is known of an element before it is computed.
-type Known<'a> = Option<&'a dyn Fn(&mut Emitter<'_>, &[usize])>;
+/// Binds what is known of an element before it is computed.
+type BindKnown<'a> = Option<&'a dyn Fn(&mut Emitter<'_>, &[usize])>;
 
-/// An element for each thread, or as many side by side as fill an access.
+/// An element, or a vector, for each thread.
 fn elements(
     e: &mut Emitter<'_>,
     v: Value,
     dtype: DType,
     shape: &[i64],
-    known: Known<'_>,
-) -> (u64, u32) {
+    known: BindKnown<'_>,
+) -> GridSize {
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
     if known.is_none()
-        && let Some(wide) = Wide::of(e, v, &index, &axes)
+        && let Some(wide) = VectorizedReduction::recognise(e, v, &index, &axes)
     {
         return wide.write(e, v, dtype, shape, &axes);
     }
     if known.is_none()
-        && let Some(windows) = Windows::of(e, v, &index, &axes)
+        && let Some(windows) = WindowedReduction::recognise(e, v, &index, &axes)
     {
         return windows.write(e, v, dtype, shape, &axes);
     }
@@ -115,17 +113,17 @@ fn elements(
             known(e, &slots);
         }
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
     };
-    let mut width = side_by_side(&axes, widest(dtype));
+    let mut width = vector_width(&axes, widest(dtype));
     let mut is_apart = width == 1;
     if width > 1 {
-        let loops = !e.look(&[(v, index.clone())]).reductions.is_empty();
+        let loops = !e.analyse(&[(v, index.clone())]).reductions.is_empty();
         let is_single = known.is_some() || loops;
-        let trial = |width| e.trial(|e| e.lanes("at", &axes, width, one));
+        let trial = |width| e.count_accesses(|e| e.lanes("at", &axes, width, one));
         let widest = trial(width);
-        is_apart = widest.apart > 0;
-        let is_wide = |accesses: Accesses| accesses.together > accesses.apart;
+        is_apart = widest.scalar > 0;
+        let is_wide = |accesses: Accesses| accesses.vectorized > accesses.scalar;
         // Accesses that are not aligned to as many elements may be to half of them.
         let narrower = || [4, 2].into_iter().filter(|w| *w < width).find(|w| is_wide(trial(*w)));
         width = match (is_single, is_wide(widest)) {
@@ -136,7 +134,7 @@ fn elements(
     }
     if is_apart
         && known.is_none()
-        && let Some(turned) = Turned::of(e, v, &index, &axes)
+        && let Some(turned) = TiledTranspose::recognise(e, v, &index, &axes)
     {
         return turned.write(e, v, dtype, shape, &axes);
     }
@@ -148,7 +146,7 @@ fn elements(
     }
     e.line(format!("if (at >= {}) return;", spelling::int(total)));
     e.lanes("at", &axes, width, one);
-    (((total / width) as u64).div_ceil(THREADS.into()), THREADS)
+    GridSize { blocks: ((total / width) as u64).div_ceil(THREADS.into()), threads: THREADS }
 }
 
 /// A row for each block, or for each warp of a block: its threads share loops.
@@ -158,7 +156,7 @@ fn rows(
     v: Value,
     shape: &[i64],
     rows: &[usize],
-) -> (u64, u32) {
+) -> GridSize {
     let dtype = kernel.program.ty(v).dtype;
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
@@ -171,10 +169,10 @@ fn rows(
     let write = |e: &mut Emitter<'_>| {
         e.diverge(&own);
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
     };
     let mut extents: Vec<i64> = along.iter().map(|a| a.1).collect();
-    let mut width = side_by_side(&along, widest(dtype).min(4));
+    let mut width = vector_width(&along, widest(dtype).min(4));
     let length = |extents: &[i64]| extents.iter().copied().fold(1, i64::saturating_mul);
     match e.longest_loop(v, &index) {
         Some((loops, at)) if length(&loops) > length(&extents) => {
@@ -182,8 +180,8 @@ fn rows(
             extents = loops;
         }
         _ => {
-            let accesses = e.trial(|e| e.lanes("at", &along, width, write));
-            width = if accesses.together > accesses.apart { width } else { 1 };
+            let accesses = e.count_accesses(|e| e.lanes("at", &along, width, write));
+            width = if accesses.vectorized > accesses.scalar { width } else { 1 };
         }
     }
     let sharing = sharing(extents, width, count, kernel);
@@ -201,14 +199,15 @@ fn rows(
     coordinates(e, "row", &of_rows);
     e.cooperate(sharing);
     e.diverge(&own);
-    let found = e.look(&[(v, index.clone())]);
+    let found = e.analyse(&[(v, index.clone())]);
     e.converge();
     for (h, at) in &found.reductions {
         e.element(*h, at);
     }
     e.along_at_last(&along, write);
     e.declare_arrays(head);
-    ((count as u64).div_ceil(of_block as u64), if by_warp { THREADS } else { threads })
+    let threads = if by_warp { THREADS } else { threads };
+    GridSize { blocks: (count as u64).div_ceil(of_block as u64), threads }
 }
 
 /// Rows of a warp that are short enough whatever their number.
@@ -224,7 +223,7 @@ fn sharing(extents: Vec<i64>, width: i64, count: i64, kernel: &KernelProgram) ->
     let many = count >= 8 * i64::from(kernel.tuning.processors);
     let by_warp = turns(32) * width <= 32 && (many || length <= SHORT);
     let wanted = [32, 64, 128, 256].into_iter().find(|t| turns(*t) * width <= 4);
-    let threads = match (by_warp, kernel.is_even) {
+    let threads = match (by_warp, kernel.uniform_blocks) {
         (true, _) => 32,
         (false, true) => i64::from(THREADS),
         (false, false) => wanted.unwrap_or(512),

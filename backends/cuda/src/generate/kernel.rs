@@ -1,29 +1,27 @@
 //! A kernel of a plan as a program of primitive operators over stored values.
 //!
-//! Definitions are unfolded, views that have no memory of their own are computed where they are read.
+//! Definitions are unfolded; views without memory of their own are fused into their readers.
 
-use super::merged::Merge;
-use super::procedures::{self, Procedure};
-use super::product::warpgroups::Warpgroups;
-use super::recurrent::persistent::Spread;
-use super::stages::variable;
+use super::procedure::{Procedure, TypedShape};
+use super::procedures;
+use super::tuning::{CodeTarget, Tuning};
 use crate::launch::Place;
 use mlc_backends::BackendError;
 use mlc_backends::reference::accelerated::affine::placed;
 use mlc_backends::reference::code::cache::compiled;
 use mlc_backends::reference::code::compile::{Body, MeaningCode};
-use mlc_backends::reference::code::{Int, Real};
+use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::{Engine, code};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::unfold::unfold;
-use mlc_dsl::ir::{Attr, ConstId, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, ConstId, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Where the values of a plan are stored.
-pub struct Stored {
+pub struct StoredValues {
     /// Values that kernels write.
     pub places: HashMap<Value, Place>,
 }
@@ -38,40 +36,14 @@ pub struct KernelProgram {
     pub codes: Vec<Vec<MeaningCode>>,
     /// The launches of nodes that have no meaning.
     pub procedures: BTreeMap<NodeId, Procedure>,
-    /// The nodes that are computed step by step, and whether from the last step on.
+    /// The recurrences, and whether they run backwards.
     pub recurrences: BTreeMap<NodeId, bool>,
     /// Which values go where, in the plan's order.
     pub outputs: Vec<(Value, Place)>,
     /// What the code is for.
     pub tuning: Tuning,
     /// Whether all blocks have the same number of threads.
-    pub is_even: bool,
-}
-
-/// What code is generated for, besides the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// Multiprocessors of the device: work is cut such that all of them have some.
-    pub processors: u32,
-    /// Whether factors of products in 32 bits may be rounded to the 19 bits of `tf32`, as tensor cores take them.
-    pub tf32: bool,
-    /// When the launches of a run become one.
-    pub merge: Merge,
-    /// When the steps of a recurrent layer are spread over the multiprocessors.
-    pub spread: Spread,
-    /// When warpgroups multiply.
-    pub warpgroups: Warpgroups,
-    /// Whether other tilings of products are offered, of which a session takes the one that the device's clock says.
-    pub offers_tilings: bool,
-}
-
-impl Default for Tuning {
-    /// A device of 132 multiprocessors; products in full precision.
-    fn default() -> Tuning {
-        let (merge, spread) = (Merge::Chosen, Spread::Chosen);
-        let (warpgroups, offers_tilings) = (Warpgroups::Never, false);
-        Tuning { processors: 132, tf32: false, merge, spread, warpgroups, offers_tilings }
-    }
+    pub uniform_blocks: bool,
 }
 
 /// An error that names what is not supported.
@@ -80,7 +52,7 @@ pub fn unsupported(what: String) -> BackendError {
 }
 
 /// Element type and extents of a value. Its bytes, and the bytes of its elements along any of its axes, are an `i64`.
-pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), BackendError> {
+pub fn known_type(program: &Program, v: Value) -> Result<TypedShape, BackendError> {
     let ty = program.ty(v);
     let shape = ty.known_shape();
     let shape =
@@ -94,22 +66,23 @@ pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), Backend
 }
 
 impl KernelProgram {
-    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read. Of some constants the last
-    /// two axes are exchanged in memory.
+    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read. The last two axes of
+    /// `transposed` constants are exchanged in memory.
     pub fn new(
         plan: &Plan,
         library: &Library,
-        stored: &Stored,
+        stored: &StoredValues,
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
-        ((tuning, is_even), turned): ((Tuning, bool), &BTreeSet<ConstId>),
+        target: CodeTarget,
+        transposed: &BTreeSet<ConstId>,
     ) -> Result<KernelProgram, BackendError> {
-        let mut r = Reader {
+        let mut r = KernelReader {
             plan,
             library,
             stored,
             inside,
-            turned,
+            transposed,
             b: Builder::new(library),
             known: HashMap::new(),
             inputs: vec![],
@@ -121,17 +94,18 @@ impl KernelProgram {
             unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
                 .map_err(|e| unsupported(format!("this body: {e}")))?;
         let outputs: Vec<Place> = outputs.iter().map(|o| o.1).collect();
-        KernelProgram::of(program, library, (inputs, &outputs), (tuning, is_even))
+        KernelProgram::of(program, library, inputs, &outputs, target)
     }
 
-    /// What computes an unfolded program whose inputs and outputs have these places.
+    /// The same of an unfolded program whose inputs and outputs have these places.
     pub fn of(
         program: Program,
         library: &Library,
-        (inputs, outputs): (Vec<Place>, &[Place]),
-        (tuning, is_even): (Tuning, bool),
+        inputs: Vec<Place>,
+        outputs: &[Place],
+        target: CodeTarget,
     ) -> Result<KernelProgram, BackendError> {
-        let (mut codes, procedures, recurrences) = codes(&program, library, tuning)?;
+        let (mut codes, procedures, recurrences) = codes(&program, library, target.tuning)?;
         let program = permute_reductions(program, &mut codes);
         let outputs = program.outputs.iter().zip(outputs).map(|((_, v), p)| (*v, *p)).collect();
         Ok(KernelProgram {
@@ -141,8 +115,8 @@ impl KernelProgram {
             procedures,
             recurrences,
             outputs,
-            tuning,
-            is_even,
+            tuning: target.tuning,
+            uniform_blocks: target.uniform_blocks,
         })
     }
 
@@ -179,7 +153,7 @@ impl KernelProgram {
         over.map_or(vec![self.loops(v)], |over| over.iter().map(|o| o.1).collect())
     }
 
-    /// The most elements that one value has, or that one element's loops run over.
+    /// The largest number of elements of a value, or of iterations of an element's loops.
     pub fn most_elements(&self) -> i64 {
         let types = self.program.nodes.iter().flat_map(|n| &n.types);
         let elements = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>() as i64);
@@ -187,7 +161,7 @@ impl KernelProgram {
         types.map(elements).chain(loops).max().unwrap_or(0)
     }
 
-    /// True for a value that takes a loop over elements.
+    /// Whether a value needs a loop over elements.
     pub fn reduces(&self, v: Value) -> bool {
         self.code(v).is_some_and(code::reduces)
     }
@@ -195,28 +169,28 @@ impl KernelProgram {
 
 /// Elements that the loops of a code run over.
 fn loops(code: &MeaningCode) -> i64 {
-    let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let axes: Vec<Slot> = code.axes.iter().map(|a| a.0).collect();
     let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
     own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
 }
 
-/// Constants whose elements are all equal are written as numbers.
+/// Constants whose elements are all equal become literals.
 fn is_number(t: &Tensor) -> bool {
     t.unread().is_none() && !t.is_empty() && t.splat().is_some()
 }
 
-struct Reader<'a> {
+struct KernelReader<'a> {
     plan: &'a Plan,
     library: &'a Library,
-    stored: &'a Stored,
+    stored: &'a StoredValues,
     inside: &'a dyn Fn(Value) -> bool,
-    turned: &'a BTreeSet<ConstId>,
+    transposed: &'a BTreeSet<ConstId>,
     b: Builder<'a>,
     known: HashMap<Value, Value>,
     inputs: Vec<Place>,
 }
 
-impl Reader<'_> {
+impl KernelReader<'_> {
     fn input(&mut self, v: Value, place: Place) -> Value {
         let ty = self.plan.program.ty(v).clone();
         self.typed(ty, place)
@@ -227,14 +201,14 @@ impl Reader<'_> {
         self.b.input(&(self.inputs.len() - 1).to_string(), ty)
     }
 
-    /// A constant as it is read where its last two axes are exchanged in memory.
-    fn turned(&mut self, v: Value, c: ConstId) -> Result<Value, BackendError> {
-        let (dtype, mut shape) = known(&self.plan.program, v)?;
+    /// A constant that is stored with its last two axes transposed.
+    fn transposed(&mut self, v: Value, c: ConstId) -> Result<Value, BackendError> {
+        let (dtype, mut shape) = known_type(&self.plan.program, v)?;
         let n = shape.len();
         let mut axes: Vec<i64> = (0..n as i64).collect();
         shape.swap(n - 2, n - 1);
         axes.swap(n - 2, n - 1);
-        let there = self.typed(Type::known(dtype, &shape), Place::Turned(c));
+        let there = self.typed(Type::known(dtype, &shape), Place::Transposed(c));
         let transpose = self.library.find("transpose");
         let transpose =
             transpose.ok_or_else(|| unsupported("a library without `transpose`".into()))?;
@@ -255,7 +229,7 @@ impl Reader<'_> {
             (NodeKind::Const(c), _) if is_number(program.consts.get(*c)) => {
                 self.b.constant(program.consts.get(*c).clone())
             }
-            (NodeKind::Const(c), _) if self.turned.contains(c) => self.turned(v, *c)?,
+            (NodeKind::Const(c), _) if self.transposed.contains(c) => self.transposed(v, *c)?,
             (NodeKind::Const(c), _) => self.input(v, Place::Constant(*c)),
             (NodeKind::Apply(..), Some(place)) => self.input(v, *place),
             (NodeKind::Apply(call, attrs), None) => {
@@ -276,7 +250,7 @@ impl Reader<'_> {
     }
 }
 
-/// A reduction that nothing but a permutation of its axes reads is the permutation's own: it is computed in the order in which it is stored.
+/// Fuses a transpose into a reduction that it alone reads, so that the reduction stores its result transposed.
 fn permute_reductions(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Program {
     let mut readers: HashMap<Value, usize> = HashMap::new();
     let read = program.nodes.iter().flat_map(|n| &n.args);
@@ -301,15 +275,27 @@ fn permute_reductions(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> P
     program
 }
 
-/// The input of which a code reads every element once, in another order of the axes, and the index.
+/// The index variable, if an index is a single one.
+pub fn variable(i: &Int) -> Option<Slot> {
+    match i {
+        Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
+            [(s, 1)] => Some(*s),
+            _ => None,
+        },
+        Int::Slot(s) => Some(*s),
+        _ => None,
+    }
+}
+
+/// The input that a code transposes, and the index.
 fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
     let (input, index, is_bare) = match &code.body {
         Body::Real(Real::Read(r)) => (r.input, &r.index, r.otherwise.is_none()),
         Body::Int(_, Int::Read(r)) => (r.input, &r.index, r.otherwise.is_none()),
         Body::Real(_) | Body::Int(..) => return None,
     };
-    let axes: Option<BTreeSet<code::Slot>> = index.iter().map(variable).collect();
-    let own: BTreeSet<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let axes: Option<BTreeSet<Slot>> = index.iter().map(variable).collect();
+    let own: BTreeSet<Slot> = code.axes.iter().map(|a| a.0).collect();
     let is_whole = is_bare && code.axes.len() == index.len();
     (is_whole && axes.as_ref() == Some(&own)).then(|| (input, index.clone()))
 }
@@ -326,16 +312,17 @@ fn codes(program: &Program, library: &Library, tuning: Tuning) -> Result<Codes, 
             continue;
         };
         let callable = library.call(*call);
-        let args = node.args.iter().map(|a| known(program, *a)).collect::<Result<Vec<_>, _>>()?;
+        let args =
+            node.args.iter().map(|a| known_type(program, *a)).collect::<Result<Vec<_>, _>>()?;
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let app = compiled(callable, Engine::Plain, &attrs, &args)
             .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
         if matches!(callable.kind, CallKind::Extern(_)) || procedures::is_known(&callable.name) {
             let id = NodeId(i as u32);
-            let result = |output| known(program, Value { node: id, output });
+            let result = |output| known_type(program, Value { node: id, output });
             let results =
                 (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
-            let written = procedures::write(&callable.name, (&app.env, tuning), &args, &results);
+            let written = procedures::write(&callable.name, &app.env, tuning, &args, &results);
             let none = "it has a Rust reference, and no code is generated for it";
             let written = written.unwrap_or_else(|| Err(none.into()));
             let named = |why| unsupported(format!("`{}`: {why}", callable.name));

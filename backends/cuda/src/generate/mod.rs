@@ -1,14 +1,17 @@
 //! CUDA C++ for the kernels of a plan whose shapes are known.
 //!
-//! Everything is generated from what operators mean, or by the code of their procedures where they have no meaning: no operator
-//! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
+//! Code is generated from the meaning of operators; those without one have hand-written code in [`procedures`], which alone names
+//! operators. A kernel becomes one or more launches ([`stages`]) that read and write the plan's memory.
 
-mod alternatives;
 mod body;
 mod emit;
 mod flash_attention;
+mod grid;
 mod kernel;
-mod merged;
+mod library_candidates;
+mod megakernel;
+mod procedure;
+mod procedure_launches;
 mod procedures;
 mod product;
 mod ranges;
@@ -17,6 +20,7 @@ mod reduction;
 mod spelling;
 mod stages;
 mod tiled_transpose;
+mod tuning;
 
 use super::launch::{Argument, Launch, Launches, Place, Port, Variant};
 use mlc_backends::BackendError;
@@ -24,29 +28,30 @@ pub use procedures::is_known as has_procedure;
 
 use body::body;
 use emit::Emitter;
-pub use kernel::Tuning;
-use kernel::{KernelProgram, Stored, known, unsupported};
-pub use merged::Merge;
+use grid::GridSize;
+use kernel::{KernelProgram, StoredValues, known_type, unsupported};
 use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
+use procedure::TypedShape;
 use product::Product;
 use product::tile_config::Tiling;
-pub use product::warpgroups::Warpgroups;
-pub use recurrent::persistent::Spread;
-use stages::{Shape, Stage};
+use stages::{Schedule, Stage};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use tuning::CodeTarget;
+pub use tuning::{Policy, Tuning, Warpgroups};
 
-/// Values in memory begin at a multiple of so many bytes.
+/// Alignment of values in memory, in bytes.
 const ALIGNED: u64 = 256;
 /// Bytes of stack: code is generated recursively over the depth of a kernel. What is not used takes no memory.
 const STACK: usize = 256 << 20;
-/// How a function begins whose launch may come onto the device before the one ahead of it has ended.
+/// How a function begins that may be launched programmatically.
 const WAIT: &str = "  wait_for_launch();\n";
-/// Bytes of a weight that a function has fetched while it waits, at least and at most.
+/// Bytes of a weight that a function prefetches while it waits, at least and at most.
 const LEAST_AHEAD: u64 = 32 << 10;
 const MOST_AHEAD: u64 = 8 << 20;
-/// Threads of a block that computes an element with each.
+/// Threads of a block with an element for each.
 const THREADS: u32 = 256;
 
 /// The launches of a plan.
@@ -57,8 +62,8 @@ pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError
     launches_for(plan, library, Tuning::default())
 }
 
-/// The launches of a plan whose products of factors in 32 bits go to tensor cores, which take 19 bits of each (`tf32`): a sum strays by at
-/// most 2^-10 of the sum of its products' magnitudes, besides what adding them up does.
+/// The launches of a plan whose `f32` products run on tensor cores in `tf32` (19 bits): the error of a sum is at most 2^-10 of the sum of
+/// its products' magnitudes, besides rounding of the additions.
 ///
 /// # Errors
 /// As [`launches`].
@@ -85,31 +90,27 @@ pub fn launches_for(
 }
 
 fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, BackendError> {
-    let mut out = separate(plan, library, (tuning, false))?;
-    let by_clock = match tuning.merge {
-        Merge::Never => return Ok(out),
-        Merge::Chosen => match merged::prospect(&out, tuning.processors) {
+    let mut out = separate(plan, library, CodeTarget { tuning, uniform_blocks: false })?;
+    let megakernel_estimate = match tuning.megakernel {
+        Policy::Never => return Ok(out),
+        Policy::WhenFaster => match megakernel::prospect(&out, tuning.processors) {
             None => return Ok(out),
             likely => likely,
         },
-        Merge::Always => None,
+        Policy::Always => None,
     };
-    let even = separate(plan, library, (tuning, true))?;
-    if by_clock.is_none() || merged::is_short(&even) {
-        out.merged = merged::merged(&even, tuning.processors);
-        out.by_clock = by_clock.filter(|_| out.merged.is_some());
+    let even = separate(plan, library, CodeTarget { tuning, uniform_blocks: true })?;
+    if megakernel_estimate.is_none() || megakernel::is_short(&even) {
+        out.megakernel = megakernel::merged(&even, tuning.processors);
+        out.megakernel_estimate = megakernel_estimate.filter(|_| out.megakernel.is_some());
         out.arena = out.arena.max(even.arena);
     }
     Ok(out)
 }
 
-/// The launches of a plan, which run one after another.
-fn separate(
-    plan: &Plan,
-    library: &Library,
-    tuning: (Tuning, bool),
-) -> Result<Launches, BackendError> {
-    let mut g = Generator::new(plan, library, tuning)?;
+/// The launches of a plan, separate ones.
+fn separate(plan: &Plan, library: &Library, target: CodeTarget) -> Result<Launches, BackendError> {
+    let mut g = Generator::new(plan, library, target)?;
     for k in 0..plan.kernels.len() {
         g.kernel(k)?;
     }
@@ -117,22 +118,67 @@ fn separate(
     Ok(g.out)
 }
 
+/// A kernel of the plan whose launches are generated.
+#[derive(Clone, Copy)]
+struct KernelSite<'a> {
+    /// Its number in the plan, and its name.
+    number: usize,
+    name: &'a str,
+    /// The number of its first node in the record of a fault.
+    first_node: usize,
+    /// Whether it runs once, before the first run.
+    once: bool,
+}
+
+/// Where the values of a kernel are, and where its scratch memory ends.
+struct StageMemory {
+    places: HashMap<Value, Place>,
+    scratch: u64,
+}
+
+impl StageMemory {
+    /// Scratch memory for a value of this type.
+    fn allocate(&mut self, ty: &TypedShape) -> Result<Place, BackendError> {
+        Ok(Place::Arena(take(&mut self.scratch, bytes_of(ty))?))
+    }
+}
+
+/// A stage of a kernel, where it stores its value, and its launches among those of a run.
+struct LaunchedStage<'a> {
+    stage: &'a Stage,
+    target: Place,
+    launches: Range<usize>,
+}
+
+/// The parameters of a function, and the arguments that they get.
+#[derive(Default)]
+struct Signature {
+    parameters: Vec<String>,
+    arguments: Vec<Argument>,
+}
+
+impl Signature {
+    fn push(&mut self, parameter: String, argument: Argument) {
+        self.parameters.push(parameter);
+        self.arguments.push(argument);
+    }
+}
+
 struct Generator<'a> {
     plan: &'a Plan,
     library: &'a Library,
-    /// What the code is for, and whether all blocks have the same number of threads.
-    tuning: (Tuning, bool),
-    stored: Stored,
+    target: CodeTarget,
+    stored: StoredValues,
     out: Launches,
     /// Where memory for stages begins.
     scratch: u64,
     /// The names of functions by their texts.
     names: HashMap<String, String>,
-    /// How a product that is written at present is cut, if not as is estimated to be the fastest.
+    /// The tiling of the product that is emitted at present, if not the one that is estimated to be fastest.
     tiling: Option<Tiling>,
 }
 
-/// Takes bytes behind `end`, which is aligned and stays so; where they begin.
+/// Allocates bytes at `end`, which stays aligned; their offset.
 fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
     let begin = *end;
     let next = bytes.checked_next_multiple_of(ALIGNED).and_then(|b| begin.checked_add(b));
@@ -140,8 +186,8 @@ fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
     Ok(begin)
 }
 
-/// Bytes of a value, as [`known`] yields it.
-fn bytes_of((dtype, shape): &(DType, Vec<usize>)) -> u64 {
+/// Bytes of a value, as [`known_type`] yields it.
+fn bytes_of((dtype, shape): &TypedShape) -> u64 {
     shape.iter().product::<usize>() as u64 * dtype.size() as u64
 }
 
@@ -149,7 +195,7 @@ impl<'a> Generator<'a> {
     fn new(
         plan: &'a Plan,
         library: &'a Library,
-        tuning: (Tuning, bool),
+        target: CodeTarget,
     ) -> Result<Generator<'a>, BackendError> {
         let program = &plan.program;
         let types = program.nodes.iter().flat_map(|n| &n.types);
@@ -170,7 +216,7 @@ impl<'a> Generator<'a> {
             out.inputs.push(port(name, (ty.dtype, shape)));
         }
         for (i, (name, v)) in program.outputs.iter().enumerate() {
-            out.outputs.push((port(name, known(program, *v)?), Place::Output(i)));
+            out.outputs.push((port(name, known_type(program, *v)?), Place::Output(i)));
         }
         let mut places = HashMap::new();
         for p in &plan.memory.places {
@@ -180,7 +226,7 @@ impl<'a> Generator<'a> {
                 (Home::Result, Some(i)) => Place::Output(i),
                 // Outputs are seen in it otherwise.
                 (Home::Result, None) => {
-                    Place::Arena(take(&mut out.arena, bytes_of(&known(program, p.value)?))?)
+                    Place::Arena(take(&mut out.arena, bytes_of(&known_type(program, p.value)?))?)
                 }
             };
             places.insert(p.value, place);
@@ -190,14 +236,14 @@ impl<'a> Generator<'a> {
                 continue;
             }
             for v in &kernel.outputs {
-                let at = take(&mut out.kept, bytes_of(&known(program, *v)?))?;
+                let at = take(&mut out.kept, bytes_of(&known_type(program, *v)?))?;
                 places.insert(*v, Place::Kept(at));
             }
         }
         let scratch = out.arena;
-        let stored = Stored { places };
+        let stored = StoredValues { places };
         let (names, tiling) = (HashMap::new(), None);
-        Ok(Generator { plan, library, tuning, stored, out, scratch, names, tiling })
+        Ok(Generator { plan, library, target, stored, out, scratch, names, tiling })
     }
 
     fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
@@ -213,7 +259,7 @@ impl<'a> Generator<'a> {
         self.launch_all(k, &kernel.name, &inside, &outputs, self.plan.memory.once[k])
     }
 
-    /// Copies of what outputs are equal to.
+    /// Copies of outputs that are equal to inputs, constants or other outputs.
     fn outputs(&mut self) -> Result<(), BackendError> {
         let program = &self.plan.program;
         let written = |i: usize, v: Value| self.stored.places.get(&v) == Some(&Place::Output(i));
@@ -238,14 +284,14 @@ impl<'a> Generator<'a> {
         if outputs.is_empty() {
             return Ok(());
         }
-        let kernel = |turned: &BTreeSet<ConstId>| {
-            let (stored, tuning) = (&self.stored, self.tuning);
-            KernelProgram::new(self.plan, self.library, stored, inside, outputs, (tuning, turned))
+        let kernel = |transposed: &BTreeSet<ConstId>| {
+            let (stored, target) = (&self.stored, self.target);
+            KernelProgram::new(self.plan, self.library, stored, inside, outputs, target, transposed)
         };
         let as_it_is = kernel(&BTreeSet::new())?;
-        let turned = product::unaligned::weights(&as_it_is);
-        let kernel = if turned.is_empty() { as_it_is } else { kernel(&turned)? };
-        let first = self.out.nodes.len();
+        let transposed = product::transposed_weights::unaligned_weights(&as_it_is);
+        let kernel = if transposed.is_empty() { as_it_is } else { kernel(&transposed)? };
+        let first_node = self.out.nodes.len();
         for node in &kernel.program.nodes {
             let op = match &node.kind {
                 NodeKind::Apply(call, _) => self.library.call(*call).name.to_string(),
@@ -254,66 +300,86 @@ impl<'a> Generator<'a> {
             let of = if node.origin.is_empty() { op } else { format!("{op} ({})", node.origin) };
             self.out.nodes.push(of);
         }
-        let mut scratch = self.scratch;
-        self.launch_stages((k, name, first, once), &kernel, &mut scratch)?;
-        self.out.arena = self.out.arena.max(scratch);
+        let site = KernelSite { number: k, name, first_node, once };
+        let end = self.launch_stages(site, &kernel, self.scratch)?;
+        self.out.arena = self.out.arena.max(end);
         Ok(())
     }
 
-    /// Adds the launches of a kernel, whose nodes have numbers from `first` on in a record of faults.
+    /// Adds the launches of a kernel; where scratch memory for its stages begins, and where it ends.
     fn launch_stages(
         &mut self,
-        (k, name, first, once): (usize, &str, usize, bool),
+        site: KernelSite<'_>,
         kernel: &KernelProgram,
-        scratch: &mut u64,
-    ) -> Result<(), BackendError> {
-        let mut places: HashMap<Value, Place> = HashMap::new();
+        scratch: u64,
+    ) -> Result<u64, BackendError> {
+        let mut memory = StageMemory { places: HashMap::new(), scratch };
         for i in 0..kernel.program.nodes.len() as u32 {
             let v = Value { node: NodeId(i), output: 0 };
             if let Some(input) = kernel.input(v) {
-                places.insert(v, kernel.inputs[input]);
+                memory.places.insert(v, kernel.inputs[input]);
             }
         }
         for stage in stages::stages(kernel) {
-            if matches!(stage.shape, Shape::Procedure | Shape::Steps) {
-                let node = stage.value.node;
-                let launches = match stage.shape {
-                    Shape::Steps => {
-                        let at = (k, name, first);
-                        self.steps(at, kernel, node, &mut places, scratch)?
-                    }
-                    _ => self.procedure((k, first, once), kernel, node, &mut places, scratch)?,
-                };
-                self.list(once).extend(launches);
-                // What else is equal to a result.
-                let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
-                for (v, target) in of_node.filter(|o| places.get(&o.0).is_some_and(|p| *p != o.1)) {
-                    let copy = Stage { value: *v, shape: Shape::Elements };
-                    let launch =
-                        self.launch(k, name, kernel, &copy, (*target, None), &places, first)?;
-                    self.list(once).extend(launch);
+            match stage.schedule {
+                Schedule::Procedure | Schedule::Recurrence => {
+                    self.launch_node(site, kernel, &stage, &mut memory)?;
                 }
-                continue;
+                _ => self.launch_stage(site, kernel, &stage, &mut memory)?,
             }
-            let mut targets: Vec<Place> =
-                kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
-            if targets.is_empty() {
-                let bytes = bytes_of(&known(&kernel.program, stage.value)?);
-                targets.push(Place::Arena(take(scratch, bytes)?));
+        }
+        Ok(memory.scratch)
+    }
+
+    /// Adds the launches of a node that stores all of its results.
+    fn launch_node(
+        &mut self,
+        site: KernelSite<'_>,
+        kernel: &KernelProgram,
+        stage: &Stage,
+        memory: &mut StageMemory,
+    ) -> Result<(), BackendError> {
+        let node = stage.value.node;
+        let launches = match stage.schedule {
+            Schedule::Recurrence => self.recurrence(site, kernel, node, memory)?,
+            _ => self.procedure(site, kernel, node, memory)?,
+        };
+        self.list(site.once).extend(launches);
+        // What else is equal to a result.
+        for (v, target) in kernel.outputs.iter().filter(|o| o.0.node == node) {
+            if memory.places.get(v).is_some_and(|place| place != target) {
+                let copy = Stage { value: *v, schedule: Schedule::Elements };
+                let launch = self.launch(site, kernel, &copy, *target, None, &memory.places)?;
+                self.list(site.once).extend(launch);
             }
-            let before = self.out.each.len();
-            let of = (k, name, first);
-            let launches = self.launches_of(of, kernel, &stage, &targets, &places, scratch)?;
-            self.list(once).extend(launches);
-            let target = targets[0];
-            if !once && targets.len() == 1 {
-                let at = (k, name, first, before);
-                self.alternatives(at, kernel, &stage, target, &places, scratch)?;
-                self.variants(at, kernel, &stage, target, &places, scratch)?;
-            }
-            if kernel.input(stage.value).is_none() {
-                places.insert(stage.value, target);
-            }
+        }
+        Ok(())
+    }
+
+    /// Adds the launches of a stage, and notes what may take their place.
+    fn launch_stage(
+        &mut self,
+        site: KernelSite<'_>,
+        kernel: &KernelProgram,
+        stage: &Stage,
+        memory: &mut StageMemory,
+    ) -> Result<(), BackendError> {
+        let mut targets: Vec<Place> =
+            kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
+        if targets.is_empty() {
+            targets.push(memory.allocate(&known_type(&kernel.program, stage.value)?)?);
+        }
+        let first = self.out.each.len();
+        let launches = self.launches_of(site, kernel, stage, &targets, memory)?;
+        self.list(site.once).extend(launches);
+        let target = targets[0];
+        if !site.once && targets.len() == 1 {
+            let launched = LaunchedStage { stage, target, launches: first..self.out.each.len() };
+            self.library_candidates(site, kernel, &launched, memory)?;
+            self.variants(site, kernel, &launched, memory)?;
+        }
+        if kernel.input(stage.value).is_none() {
+            memory.places.insert(stage.value, target);
         }
         Ok(())
     }
@@ -321,20 +387,16 @@ impl<'a> Generator<'a> {
     /// The launches of a stage that stores its value here.
     fn launches_of(
         &mut self,
-        (k, name, first): (usize, &str, usize),
+        site: KernelSite<'_>,
         kernel: &KernelProgram,
         stage: &Stage,
         targets: &[Place],
-        places: &HashMap<Value, Place>,
-        scratch: &mut u64,
+        memory: &mut StageMemory,
     ) -> Result<Vec<Launch>, BackendError> {
-        let parts = match stage.shape.parts() {
-            Some(ty) => Some(Place::Arena(take(scratch, bytes_of(&ty))?)),
-            None => None,
-        };
+        let parts = stage.schedule.parts().map(|ty| memory.allocate(&ty)).transpose()?;
         let mut out = vec![];
         for &target in targets {
-            out.extend(self.launch(k, name, kernel, stage, (target, parts), places, first)?);
+            out.extend(self.launch(site, kernel, stage, target, parts, &memory.places)?);
         }
         Ok(out)
     }
@@ -344,11 +406,11 @@ impl<'a> Generator<'a> {
         if once { &mut self.out.once } else { &mut self.out.each }
     }
 
-    /// Notes that a launch reads or writes here.
+    /// Notes the constants that launches read.
     fn reads(&mut self, place: Place) {
         let (list, c) = match place {
             Place::Constant(c) => (&mut self.out.constants, c),
-            Place::Turned(c) => (&mut self.out.turned, c),
+            Place::Transposed(c) => (&mut self.out.transposed, c),
             _ => return,
         };
         if !list.contains(&c) {
@@ -356,23 +418,22 @@ impl<'a> Generator<'a> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// The launch of a stage that stores its value at `target`, and partial results, if it has some, at `parts`.
     fn launch(
         &mut self,
-        k: usize,
-        name: &str,
+        site: KernelSite<'_>,
         kernel: &KernelProgram,
         stage: &Stage,
-        (target, parts): (Place, Option<Place>),
+        target: Place,
+        parts: Option<Place>,
         places: &HashMap<Value, Place>,
-        first: usize,
     ) -> Result<Option<Launch>, BackendError> {
-        let (dtype, shape) = known(&kernel.program, stage.value)?;
+        let (dtype, shape) = known_type(&kernel.program, stage.value)?;
         if shape.contains(&0) {
             return Ok(None);
         }
         let mut e = Emitter::new(kernel);
-        e.first_node = first;
+        e.first_node = site.first_node;
         e.tiling = self.tiling;
         let mut order: Vec<Value> = places.keys().copied().collect();
         order.sort_unstable();
@@ -381,100 +442,118 @@ impl<'a> Generator<'a> {
         }
         e.unaligned.extend(order.iter().filter(|v| !places[*v].is_aligned()));
         e.out_is_unaligned = !target.is_aligned();
-        let (blocks, threads) = body(&mut e, kernel, stage, &shape)
+        let grid = body(&mut e, kernel, stage, &shape)
             .ok_or_else(|| unsupported("a value of more than 2^31 blocks".into()))?;
-        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
-        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
-        let mut parameters = vec![];
-        let mut arguments = vec![];
+        let mut signature = Signature::default();
         for v in order.iter().filter(|v| e.read.contains(v)) {
-            let ty = known(&kernel.program, *v)?;
-            parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
+            let ty = known_type(&kernel.program, *v)?;
             let (place, bytes) = (places[v], bytes_of(&ty));
             self.reads(place);
-            if matches!(stage.shape, Shape::Tiles(_) | Shape::Deep(..)) && is_weight(place, bytes) {
+            let is_product =
+                matches!(stage.schedule, Schedule::TiledProduct(_) | Schedule::SplitK(..));
+            if is_product && is_weight(place, bytes) {
                 let fetched = bytes.min(MOST_AHEAD) / 16 * 16;
                 e.ahead += &format!("  fetch_ahead({}, {fetched});\n", e.stored[v]);
             }
-            arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+            signature.push(
+                format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]),
+                Argument { place, bytes, dtype: ty.0, written: false },
+            );
         }
-        if let Shape::Rest(_, ty, place) = &stage.shape {
-            parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
-            let bytes = bytes_of(ty);
-            arguments.push(Argument { place: *place, bytes, dtype: ty.0, written: false });
+        if let Schedule::EpilogueOnly(_, ty, place) = &stage.schedule {
+            signature.push(
+                format!("GLOBAL(const {}) parts", spelling::stored(ty.0)),
+                Argument { place: *place, bytes: bytes_of(ty), dtype: ty.0, written: false },
+            );
         }
-        if let Some((place, ty)) = parts.zip(stage.shape.parts()) {
+        if let Some((place, ty)) = parts.zip(stage.schedule.parts()) {
             // Blocks read what others write.
-            parameters.push(format!("PLAIN({}) parts", spelling::stored(ty.0)));
-            parameters.push("PLAIN(unsigned) counts".into());
-            let bytes = bytes_of(&ty);
-            arguments.push(Argument { place, bytes, dtype: ty.0, written: true });
-            arguments.push(Argument::counts(ty.1[0]));
+            signature.push(
+                format!("PLAIN({}) parts", spelling::stored(ty.0)),
+                Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written: true },
+            );
+            signature.push("PLAIN(unsigned) counts".into(), Argument::counts(ty.1[0]));
         }
-        parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
         let bytes = bytes_of(&(dtype, shape));
-        arguments.push(Argument { place: target, bytes, dtype, written: true });
-        let what = self.describe(k, kernel, stage);
-        let place = (k, name, what);
-        Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
+        signature.push(
+            format!("GLOBAL({}) out", spelling::stored(dtype)),
+            Argument { place: target, bytes, dtype, written: true },
+        );
+        let what = self.describe(site.number, kernel, stage);
+        self.assembled(site, what, e, signature, grid).map(Some)
     }
 
-    /// Notes the launches with other tilings that may take the place of those of a stage, which are those of a run from `before` on.
+    /// Notes the launches with other tilings that may take the place of those of a stage.
     fn variants(
         &mut self,
-        (k, name, first, before): (usize, &str, usize, usize),
+        site: KernelSite<'_>,
         kernel: &KernelProgram,
-        stage: &Stage,
-        target: Place,
-        places: &HashMap<Value, Place>,
-        scratch: &mut u64,
+        launched: &LaunchedStage<'_>,
+        memory: &mut StageMemory,
     ) -> Result<(), BackendError> {
-        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
-        let end = self.out.each.len();
-        let found = Product::of(&mut Emitter::of_stored(kernel, places.keys()), kernel, product);
-        let Some(mut found) = found.filter(|_| before < end) else { return Ok(()) };
-        for tiling in found.other_tilings(&self.tuning.0) {
+        let (value, target) = (launched.stage.value, launched.target);
+        let Some(product) = launched.stage.schedule.product() else { return Ok(()) };
+        let mut emitter = Emitter::with_stored(kernel, memory.places.keys());
+        let found = Product::recognise(&mut emitter, kernel, product);
+        let Some(mut found) = found.filter(|_| !launched.launches.is_empty()) else {
+            return Ok(());
+        };
+        for tiling in found.other_tilings(&self.target.tuning) {
             found.tiling = tiling;
-            let shape = found.parts().map_or(Shape::Tiles(product), |ty| Shape::Deep(product, ty));
-            let stage = Stage { value: stage.value, shape };
+            let schedule = Schedule::of_product(product, found.parts());
+            let stage = Stage { value, schedule };
             self.tiling = Some(tiling);
-            let instead =
-                self.launches_of((k, name, first), kernel, &stage, &[target], places, scratch);
+            let replacement = self.launches_of(site, kernel, &stage, &[target], memory);
             self.tiling = None;
-            let (how, by_warpgroups, launches) =
-                (tiling.words(), tiling.by_warpgroups, before..end);
-            self.out.variants.push(Variant { launches, instead: instead?, how, by_warpgroups });
+            self.out.variants.push(Variant {
+                launches: launched.launches.clone(),
+                replacement: replacement?,
+                description: tiling.words(),
+                by_warpgroups: tiling.by_warpgroups,
+            });
         }
         Ok(())
     }
 
-    /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.
+    /// The launch of a function whose body an emitter has written.
     fn assembled(
         &mut self,
-        (k, name, what): (usize, &str, String),
+        site: KernelSite<'_>,
+        what: String,
         e: Emitter<'_>,
-        (mut parameters, mut arguments): (Vec<String>, Vec<Argument>),
-        (grid, block): (u32, u32),
-    ) -> Launch {
+        mut signature: Signature,
+        grid: GridSize,
+    ) -> Result<Launch, BackendError> {
+        let GridSize { blocks, threads: block } = grid;
+        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
+        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
         if e.faults {
-            parameters.push("GLOBAL(unsigned long long) fault".into());
-            arguments.push(Argument::fault());
+            signature.push("GLOBAL(unsigned long long) fault".into(), Argument::fault());
         }
-        let text = format!("({}) {{\n{}{WAIT}{}}}\n", parameters.join(", "), e.ahead, e.text());
-        let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
+        let parameters = signature.parameters.join(", ");
+        let text = format!("({parameters}) {{\n{}{WAIT}{}}}\n", e.ahead, e.text());
+        let fresh = format!("kernel_{}_{}", self.names.len(), identifier(site.name));
         let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
         let limits = match e.registers {
             Some(registers) => format!("{block}, {registers}"),
             None => block.to_string(),
         };
         let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
-        Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k, instead: None }
+        Ok(Launch {
+            function,
+            source,
+            grid: [grid, 1, 1],
+            block,
+            arguments: signature.arguments,
+            kernel: site.number,
+            fallback: None,
+        })
     }
 
     /// What a function is, for its reader.
     fn describe(&self, k: usize, kernel: &KernelProgram, stage: &Stage) -> String {
         let (kernel, ty) = (self.kernel_words(k), kernel.program.ty(stage.value));
-        format!("{kernel}: {ty}, {}.", stage.shape.words())
+        format!("{kernel}: {ty}, {}.", stage.schedule.words())
     }
 
     /// A kernel of the plan and what it computes.
@@ -490,9 +569,9 @@ impl<'a> Generator<'a> {
     }
 }
 
-/// Whether no launch of a run writes here, and so much lies here that fetching it takes time.
+/// Whether it is constant during a run, and large enough for prefetching to pay.
 fn is_weight(place: Place, bytes: u64) -> bool {
-    matches!(place, Place::Constant(_) | Place::Turned(_) | Place::Kept(_))
+    matches!(place, Place::Constant(_) | Place::Transposed(_) | Place::Kept(_))
         && place.is_aligned()
         && bytes >= LEAST_AHEAD
 }

@@ -1,4 +1,4 @@
-//! Between which numbers the elements of integers lie, as far as types, constants and arithmetic tell: never closer than they do.
+//! Interval analysis of integer elements from types, constants and arithmetic: bounds are never tighter than the truth.
 
 use super::kernel::KernelProgram;
 use mlc_backends::reference::code::compile::Body;
@@ -7,21 +7,21 @@ use mlc_backends::reference::scalar::IntOp;
 use mlc_dsl::ir::Value;
 
 /// The smallest and the largest number.
-pub type Range = (i128, i128);
+pub type Interval = (i128, i128);
 
 /// Operators that are looked through.
 const DEPTH: usize = 8;
 
-fn within(inner: Range, outer: Range) -> bool {
+fn within(inner: Interval, outer: Interval) -> bool {
     outer.0 <= inner.0 && inner.1 <= outer.1
 }
 
-fn union(a: Range, b: Range) -> Range {
+fn union(a: Interval, b: Interval) -> Interval {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// The range of the elements of a value.
-fn of_value(kernel: &KernelProgram, v: Value, depth: usize) -> Option<Range> {
+/// The interval of the elements of a value.
+fn of_value(kernel: &KernelProgram, v: Value, depth: usize) -> Option<Interval> {
     let all = kernel.program.ty(v).dtype.int_range()?;
     if let Some(t) = kernel.constant(v) {
         let number = i128::from(t.get_i64(0));
@@ -34,12 +34,12 @@ fn of_value(kernel: &KernelProgram, v: Value, depth: usize) -> Option<Range> {
     Some(own.filter(|r| within(*r, all)).unwrap_or(all))
 }
 
-/// The range of an expression in the code of a value.
-pub fn of_term(kernel: &KernelProgram, v: Value, i: &Int) -> Option<Range> {
+/// The interval of an expression in the code of a value.
+pub fn of_term(kernel: &KernelProgram, v: Value, i: &Int) -> Option<Interval> {
     of(kernel, v, i, DEPTH)
 }
 
-fn of(kernel: &KernelProgram, v: Value, i: &Int, depth: usize) -> Option<Range> {
+fn of(kernel: &KernelProgram, v: Value, i: &Int, depth: usize) -> Option<Interval> {
     let of = |i: &Int| of(kernel, v, i, depth);
     match i {
         Int::Const(c) => Some(((*c).into(), (*c).into())),

@@ -1,4 +1,4 @@
-//! How C++ spells types, numbers and single operations.
+//! C++ syntax of types, literals and single operations.
 
 use mlc_backends::reference::code::{Affine, Sign};
 use mlc_backends::reference::scalar::{Cmp, IntOp, Monoid, RealOp, highest, lowest};
@@ -273,17 +273,17 @@ pub fn signed(sign: Sign, v: &str) -> String {
 }
 
 /// The functor of a reduction, and its first value.
-pub fn monoid(m: Monoid, kind: Kind) -> (String, String) {
-    let unsigned = matches!(kind, Kind::Int(Some(DType::U64)));
+pub fn monoid(m: Monoid, kind: ScalarKind) -> (String, String) {
+    let unsigned = matches!(kind, ScalarKind::Int(Some(DType::U64)));
     let first = match (m, kind) {
-        (Monoid::Sum, Kind::Real(d)) => float(0.0, d),
-        (Monoid::Prod, Kind::Real(d)) => float(1.0, d),
-        (Monoid::Max, Kind::Real(d)) => float(f64::NEG_INFINITY, d),
-        (Monoid::Min, Kind::Real(d)) => float(f64::INFINITY, d),
-        (Monoid::Sum, Kind::Int(_)) => int(0),
-        (Monoid::Prod, Kind::Int(_)) => int(1),
-        (Monoid::Max, Kind::Int(d)) => int(lowest(d)),
-        (Monoid::Min, Kind::Int(d)) => int(highest(d)),
+        (Monoid::Sum, ScalarKind::Real(d)) => float(0.0, d),
+        (Monoid::Prod, ScalarKind::Real(d)) => float(1.0, d),
+        (Monoid::Max, ScalarKind::Real(d)) => float(f64::NEG_INFINITY, d),
+        (Monoid::Min, ScalarKind::Real(d)) => float(f64::INFINITY, d),
+        (Monoid::Sum, ScalarKind::Int(_)) => int(0),
+        (Monoid::Prod, ScalarKind::Int(_)) => int(1),
+        (Monoid::Max, ScalarKind::Int(d)) => int(lowest(d)),
+        (Monoid::Min, ScalarKind::Int(d)) => int(highest(d)),
     };
     let name = match (m, kind) {
         (Monoid::Sum, _) => "Sum",
@@ -298,19 +298,19 @@ pub fn monoid(m: Monoid, kind: Kind) -> (String, String) {
 
 /// The kind of a number that is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ScalarKind {
     /// A float, of 64 bits if the flag says so.
     Real(bool),
     /// An integer of this type, computed in 64 bits.
     Int(Option<DType>),
 }
 
-impl Kind {
+impl ScalarKind {
     /// The C++ type of a variable that holds it.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Real(double) => real(double),
-            Kind::Int(_) => "long long",
+            ScalarKind::Real(double) => real(double),
+            ScalarKind::Int(_) => "long long",
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Elements of which one is read across the lines that the result is written along, as a transpose does: through a tile in shared
-//! memory, so that neighbouring threads both read and write what lies side by side.
+//! Tiled transpose: an operand read across the lines of the result goes through a tile in shared memory, so that both loads and stores
+//! are coalesced.
 
-use super::body::store;
 use super::emit::{Emitter, coordinates};
+use super::grid::GridSize;
 use super::product::simt::open_unrolled;
 use super::spelling as spell;
 use mlc_backends::reference::code::{Affine, Int, Slot};
@@ -21,7 +21,7 @@ const THREADS: i64 = 256;
 const LEAST: i64 = 8;
 
 /// What is read across.
-pub struct Turned {
+pub struct TiledTranspose {
     read: Value,
     offset: Affine,
     /// The axis that it lies side by side along, and the last one of the result.
@@ -29,16 +29,16 @@ pub struct Turned {
     last: (Slot, i64),
 }
 
-impl Turned {
+impl TiledTranspose {
     /// The first read of a value's element, at these axes, that is across; one that happens whatever the elements are.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         v: Value,
         index: &[Int],
         axes: &[(Slot, i64)],
-    ) -> Option<Turned> {
+    ) -> Option<TiledTranspose> {
         let last = *axes.iter().rev().find(|a| a.1 != 1)?;
-        let found = e.look(&[(v, index.to_vec())]);
+        let found = e.analyse(&[(v, index.to_vec())]);
         if !found.reductions.is_empty() || last.1 < LEAST {
             return None;
         }
@@ -49,11 +49,11 @@ impl Turned {
             }
             let beside = |a: &&(Slot, i64)| a.1 >= LEAST && offset.factor(a.0) == 1;
             let along = *axes.iter().find(beside)?;
-            Some(Turned { read, offset, along, last })
+            Some(TiledTranspose { read, offset, along, last })
         })
     }
 
-    /// Writes the function; its blocks and their threads.
+    /// Writes the function.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
@@ -61,7 +61,7 @@ impl Turned {
         dtype: DType,
         shape: &[i64],
         axes: &[(Slot, i64)],
-    ) -> (u64, u32) {
+    ) -> GridSize {
         let of = e.type_of(self.read);
         let is_wide = of.size() == 2 && self.along.1 >= WIDE && self.last.1 >= WIDE;
         let tile = if is_wide { WIDE } else { TILE };
@@ -103,16 +103,16 @@ impl Turned {
             e.open(&inside(&along, &last));
         }
         let place = format!("tile[y * {} + x]", tile + 1);
-        e.instead = Some(((self.read, self.offset.clone()), place));
+        e.substitute = Some(((self.read, self.offset.clone()), place));
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
         if !is_whole {
             e.close();
         }
         e.close();
         let batch: i64 = others.iter().map(|a| a.1).product();
-        ((batch * down * across) as u64, THREADS as u32)
+        GridSize { blocks: (batch * down * across) as u64, threads: THREADS as u32 }
     }
 }

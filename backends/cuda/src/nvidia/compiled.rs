@@ -1,4 +1,4 @@
-//! Machine code of translation units: what was compiled before, and the rest compiled side by side.
+//! Compiles translation units in parallel, those that the cache lacks.
 
 use super::{cubins, nvrtc};
 use crate::DriverError;
@@ -7,7 +7,7 @@ use crate::DriverError;
 ///
 /// # Errors
 /// As [`nvrtc::compile`], of the first unit that has one.
-pub fn of(units: &[String], arch: &str) -> Result<Vec<Vec<u8>>, DriverError> {
+pub fn compile_cached(units: &[String], arch: &str) -> Result<Vec<Vec<u8>>, DriverError> {
     let keys: Vec<Vec<u8>> = units.iter().map(|u| nvrtc::key(u, arch)).collect::<Result<_, _>>()?;
     let known: Vec<Option<Vec<u8>>> = keys.iter().map(|key| cubins::find(key)).collect();
     let fresh: Vec<usize> = (0..units.len()).filter(|&i| known[i].is_none()).collect();

@@ -1,4 +1,4 @@
-//! Compiled code on disk, by what it was compiled from.
+//! On-disk cache of compiled code, keyed by its source.
 //!
 //! A cache and nothing more: what cannot be read is compiled again, what cannot be written is not kept.
 

@@ -1,8 +1,8 @@
 //! A device of NVIDIA's: its context, its memory, its modules. `queue.rs` has its streams.
 
+use super::driver_extensions::Handle;
+use super::libraries::{Libraries, PreparedOp};
 use super::library::{self, NO_DEVICE, NOT_FOUND, OUT_OF_MEMORY, checked, is_final, meaning};
-use super::newer::Handle;
-use super::products::{Libraries, Ready};
 use super::queue::Queue;
 use super::{compiled, nvrtc};
 use crate::{Address, Code, DriverError, Graph, Module, Prepared, Room, Stream};
@@ -41,12 +41,12 @@ unsafe impl Sync for Nvidia {}
 /// What the context holds, by numbers that are never used twice.
 #[derive(Default)]
 pub(super) struct State {
-    modules: HashMap<Module, Loaded>,
+    modules: HashMap<Module, LoadedModule>,
     pub(super) queues: HashMap<Stream, Arc<Mutex<Queue>>>,
     /// Ready to be started.
     pub(super) graphs: HashMap<Graph, Handle>,
     /// Ready to be computed.
-    pub(super) products: HashMap<Prepared, Arc<Ready>>,
+    pub(super) products: HashMap<Prepared, Arc<PreparedOp>>,
     next: u64,
 }
 
@@ -58,7 +58,7 @@ impl State {
 }
 
 /// Functions that were loaded together, in as many modules of the driver's as they had translation units.
-struct Loaded {
+struct LoadedModule {
     modules: Vec<CUmodule>,
     functions: HashMap<String, CUfunction>,
 }
@@ -328,7 +328,7 @@ impl Nvidia {
     /// Compiles functions, or takes what was compiled before, and loads them.
     pub(super) fn module(&self, code: &Code<'_>) -> Result<Module, DriverError> {
         let arch = nvrtc::architecture(self.capability.0, self.capability.1)?;
-        let cubins = compiled::of(&code.units(), &arch);
+        let cubins = compiled::compile_cached(&code.units(), &arch);
         let cubins = cubins.map_err(|e| of_older(e, self.capability))?;
         let _current = self.enter()?;
         let mut modules = Vec::with_capacity(cubins.len());
@@ -343,7 +343,7 @@ impl Nvidia {
         }
         let mut state = self.state();
         let id = Module(state.number());
-        state.modules.insert(id, Loaded { modules, functions: HashMap::new() });
+        state.modules.insert(id, LoadedModule { modules, functions: HashMap::new() });
         Ok(id)
     }
 

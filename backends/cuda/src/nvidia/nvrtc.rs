@@ -1,4 +1,4 @@
-//! NVRTC, the compiler of CUDA C++ that is a library: opened at run time, used without a device.
+//! NVRTC, the CUDA C++ compiler as a library: opened at run time, used without a device.
 
 use super::{library, search};
 use crate::DriverError;

@@ -1,12 +1,12 @@
-//! Streams of a device of NVIDIA's: copies through memory of their own, launches, recorded launches, times.
+//! Streams of an NVIDIA device: staged copies, launches, captured graphs, timing.
 
 use super::device::Nvidia;
-use super::newer::{self, Handle, Recording, THREAD_LOCAL};
+use super::driver_extensions::{self, Handle, StreamCapture, THREAD_LOCAL};
 use super::nvrtc;
 use super::staging::{MOST, PIECE, Staging, wanted};
 use crate::{
-    Address, Code, Driver, DriverError, Graph, Invocation, Kind, Library, Module, Prepared, Room,
-    Stream, Work,
+    Address, Code, Driver, DriverError, Graph, Invocation, Library, LibraryKind, LibraryOp, Module,
+    Prepared, Room, Stream,
 };
 use cuda_sys::cuda::*;
 use std::env;
@@ -200,7 +200,7 @@ impl Nvidia {
     /// What was asked for between the beginning and the end of a recording, ready to be started.
     fn recorded(
         &self,
-        functions: &Recording,
+        functions: &StreamCapture,
         stream: CUstream,
         work: &mut dyn FnMut() -> Result<(), DriverError>,
     ) -> Result<Handle, DriverError> {
@@ -271,9 +271,11 @@ impl Nvidia {
             let call = "cuFuncSetAttribute";
             let lacking =
                 || DriverError::Call { call, reason: "the driver does not have it".into() };
-            let set = newer::set_attribute().ok_or_else(lacking)?;
+            let set = driver_extensions::set_attribute().ok_or_else(lacking)?;
             // SAFETY: the function belongs to a loaded module; the driver refuses numbers that are too large.
-            let code = unsafe { set(function.cast(), newer::MOST_SHARED, what.shared as c_int) };
+            let code = unsafe {
+                set(function.cast(), driver_extensions::MOST_SHARED, what.shared as c_int)
+            };
             self.coded(call, code)?;
         }
         Ok(function)
@@ -373,21 +375,22 @@ impl Driver for Nvidia {
         env::var_os(TILINGS).is_none_or(|v| v != "off")
     }
 
-    fn starts_early(&self) -> bool {
+    fn has_programmatic_launch(&self) -> bool {
         let is_off = env::var_os(EARLY).is_some_and(|v| v == "off");
-        self.capability() >= EARLIEST && !is_off && newer::early().is_some()
+        self.capability() >= EARLIEST && !is_off && driver_extensions::launch_kernel_ex().is_some()
     }
 
-    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_programmatic(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         let call = "cuLaunchKernelEx";
         let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
-        let start = newer::early().ok_or_else(lacking)?;
+        let start = driver_extensions::launch_kernel_ex().ok_or_else(lacking)?;
         self.with(on, |queue| {
             let function = self.allowed(what)?;
-            let mut attribute = newer::Attribute::early();
+            let mut attribute = driver_extensions::Attribute::programmatic_launch();
             let (stream, attributes) = (queue.stream, ptr::from_mut(&mut attribute));
             let (grid, block, shared) = (what.grid, [what.block, 1, 1], what.shared);
-            let config = newer::Config { grid, block, shared, stream, attributes, count: 1 };
+            let config =
+                driver_extensions::Config { grid, block, shared, stream, attributes, count: 1 };
             let code = in_a_buffer(what.arguments, |extra| {
                 // SAFETY: as for `launch`; the configuration and its attribute are valid for the call.
                 unsafe { start(&config, function.cast(), ptr::null_mut(), extra) }
@@ -397,13 +400,13 @@ impl Driver for Nvidia {
         })
     }
 
-    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_cooperative(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         let call = "cuLaunchCooperativeKernel";
         if env::var_os(MERGED).is_some_and(|v| v == "off") {
             return Err(DriverError::Call { call, reason: format!("{MERGED} turns it off") });
         }
         let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
-        let start = newer::together().ok_or_else(lacking)?;
+        let start = driver_extensions::launch_cooperative_kernel().ok_or_else(lacking)?;
         self.with(on, |queue| {
             let function = self.function(what.module, what.function)?;
             let ([x, y, z], block) = (what.grid, what.block);
@@ -426,7 +429,8 @@ impl Driver for Nvidia {
         on: Stream,
         work: &mut dyn FnMut() -> Result<(), DriverError>,
     ) -> Result<Option<Graph>, DriverError> {
-        let Some(functions) = newer::recording().filter(|_| !self.is_blocking()) else {
+        let Some(functions) = driver_extensions::stream_capture().filter(|_| !self.is_blocking())
+        else {
             return Ok(None);
         };
         let _current = self.enter()?;
@@ -441,7 +445,8 @@ impl Driver for Nvidia {
 
     fn replay(&self, on: Stream, graph: Graph) -> Result<(), DriverError> {
         let call = "cuGraphLaunch";
-        let found = self.state().graphs.get(&graph).copied().zip(newer::recording());
+        let found =
+            self.state().graphs.get(&graph).copied().zip(driver_extensions::stream_capture());
         let Some((ready, functions)) = found else { return Err(unknown(call)) };
         self.with(on, |queue| {
             // SAFETY: the graph is ready, and the stream is open.
@@ -451,7 +456,7 @@ impl Driver for Nvidia {
 
     fn forget(&self, graph: Graph) -> Result<(), DriverError> {
         let _current = self.enter()?;
-        let found = self.state().graphs.remove(&graph).zip(newer::recording());
+        let found = self.state().graphs.remove(&graph).zip(driver_extensions::stream_capture());
         let Some((ready, functions)) = found else { return Ok(()) };
         // SAFETY: the graph is not used again; what runs of it goes on.
         self.coded("cuGraphExecDestroy", unsafe { (functions.destroy_ready)(ready) })
@@ -475,13 +480,13 @@ impl Driver for Nvidia {
         events.seconds().map(Some)
     }
 
-    fn library(&self, of: Kind) -> Library {
+    fn library(&self, of: LibraryKind) -> Library {
         self.library_of(of)
     }
 
     fn prepare(
         &self,
-        work: &Work,
+        work: &LibraryOp,
         at: &[Address],
         workspace: (Address, u64),
         way: usize,
@@ -502,11 +507,11 @@ impl Driver for Nvidia {
         Ok(())
     }
 
-    fn chosen(&self, of: &[Work]) -> Option<String> {
+    fn chosen(&self, of: &[LibraryOp]) -> Option<String> {
         self.choice_on_disk(of)
     }
 
-    fn choose(&self, of: &[Work], how: &str) {
+    fn choose(&self, of: &[LibraryOp], how: &str) {
         self.keep_choice(of, how);
     }
 

@@ -1,5 +1,4 @@
-//! Where NVIDIA's libraries lie: those that the driver can use, on the library path, in a folder of the CUDA toolkit or in a package of Python's,
-//! as PyTorch brings them.
+//! Search for NVIDIA's libraries: on the library path, in a CUDA toolkit, or in a Python package, as PyTorch brings them.
 
 use libloading::Library;
 use std::env;

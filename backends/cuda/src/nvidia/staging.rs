@@ -1,7 +1,6 @@
-//! Memory of the host that a device may read and write at any time, through which all copies of a stream go.
+//! Pinned staging memory through which all copies of a stream go.
 //!
-//! A copy may still be under way when the call that started it returns; the caller's bytes could be gone by then, and
-//! these are not.
+//! A copy may still be under way when the call that started it returns, and the caller's bytes could be gone by then; pinned memory stays.
 
 use std::ffi::c_void;
 use std::ops::Range;

@@ -22,7 +22,7 @@ pub fn launch(function: &str, places: &[(Place, u64)]) -> Launch {
         block: 64,
         arguments: places.iter().enumerate().map(argument).collect(),
         kernel: 0,
-        instead: None,
+        fallback: None,
     }
 }
 
@@ -48,7 +48,7 @@ pub fn example() -> (Launches, Consts) {
         arena: 1024,
         kept: 512,
         constants: vec![c],
-        turned: vec![],
+        transposed: vec![],
         inputs: vec![port("x", 4)],
         outputs: vec![(port("y", 4), Place::Output(0)), (port("z", 2), Place::Output(1))],
         nodes: vec!["gather (`pick`)".into()],

@@ -4,8 +4,8 @@
 pub mod example;
 
 use mlc_cuda::{
-    Address, Code, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Kind, Library, Module,
-    Part, Prepared, Room, Stream, Work,
+    Address, Code, ConvolutionTensor, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Library,
+    LibraryKind, LibraryOp, Module, Prepared, Room, Stream,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -78,11 +78,11 @@ pub struct State {
     pub chosen: BTreeMap<String, String>,
     pub chosen_runs: BTreeMap<String, String>,
     /// Lets launches come before the ones ahead of them have ended, and which did.
-    pub starts_early: bool,
+    pub has_programmatic_launch: bool,
     pub early: Vec<String>,
     /// Lets the blocks of launches wait for each other.
     pub waits: bool,
-    products: BTreeMap<u64, (Work, Vec<Address>, usize)>,
+    products: BTreeMap<u64, (LibraryOp, Vec<Address>, usize)>,
     /// The ways of libraries besides the first one.
     pub more_ways: usize,
     /// Those whose results are wrong.
@@ -92,8 +92,8 @@ pub struct State {
 }
 
 /// What a choice is kept by.
-fn all(of: &[Work]) -> String {
-    of.iter().map(Work::to_string).collect::<Vec<_>>().join("; ")
+fn all(of: &[LibraryOp]) -> String {
+    of.iter().map(LibraryOp::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn place(address: Address) -> (u64, u64) {
@@ -139,9 +139,10 @@ impl State {
                 let (work, at, way) = self.products.get(&product).expect("is prepared").clone();
                 let arguments = [at[0], at[at.len() - 1]];
                 let bytes = match work {
-                    Work::Product(p) => p.rows * p.columns * p.result.dtype.size() as u64,
-                    Work::Convolution(c) => {
-                        c.extents(Part::Result).iter().product::<u64>() * c.dtype.size() as u64
+                    LibraryOp::Product(p) => p.rows * p.columns * p.result.dtype.size() as u64,
+                    LibraryOp::Convolution(c) => {
+                        c.extents(ConvolutionTensor::Result).iter().product::<u64>()
+                            * c.dtype.size() as u64
                     }
                 };
                 self.launched("product", &arguments.map(|a| (a, bytes)));
@@ -292,13 +293,13 @@ impl Driver for Recorder {
         Ok(())
     }
 
-    fn starts_early(&self) -> bool {
-        self.state().starts_early
+    fn has_programmatic_launch(&self) -> bool {
+        self.state().has_programmatic_launch
     }
 
-    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_programmatic(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         assert!(
-            self.starts_early(),
+            self.has_programmatic_launch(),
             "`{}` is started early on a device that cannot",
             what.function
         );
@@ -306,12 +307,12 @@ impl Driver for Recorder {
         self.launch(on, what)
     }
 
-    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+    fn launch_cooperative(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         if self.state().waits {
             return self.launch(on, what);
         }
         let reason = "blocks do not wait for each other".into();
-        Err(DriverError::Call { call: "launch_together", reason })
+        Err(DriverError::Call { call: "launch_cooperative", reason })
     }
 
     fn chosen_run(&self, run: &str) -> Option<String> {
@@ -382,15 +383,15 @@ impl Driver for Recorder {
         Ok(Some((1..=steps).map(|n| n as f64).collect()))
     }
 
-    fn library(&self, of: Kind) -> Library {
+    fn library(&self, of: LibraryKind) -> Library {
         let state = self.state();
-        let known = if of == Kind::Products { &state.library } else { &state.other_library };
+        let known = if of == LibraryKind::Products { &state.library } else { &state.other_library };
         known.clone().unwrap_or(Library::Off)
     }
 
     fn prepare(
         &self,
-        work: &Work,
+        work: &LibraryOp,
         at: &[Address],
         (beside, bytes): (Address, u64),
         way: usize,
@@ -422,11 +423,11 @@ impl Driver for Recorder {
         state.called(Call::Release(product.0))
     }
 
-    fn chosen(&self, of: &[Work]) -> Option<String> {
+    fn chosen(&self, of: &[LibraryOp]) -> Option<String> {
         self.state().chosen.get(&all(of)).cloned()
     }
 
-    fn choose(&self, of: &[Work], how: &str) {
+    fn choose(&self, of: &[LibraryOp], how: &str) {
         self.state().chosen.insert(all(of), how.into());
     }
 }

@@ -1,4 +1,4 @@
-//! Kernels with a defect, and the texts that name it.
+//! The errors of incorrect kernels.
 
 use mlc_cuda_emulator::{EmulatorError, Region, Unit};
 

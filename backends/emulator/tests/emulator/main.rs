@@ -1,13 +1,13 @@
-//! Kernels on the emulator: what they compute, and the errors that they are written to have.
+//! Kernels on the emulator: their values, and the errors that it reports.
 
 mod arithmetic;
-mod copies;
+mod async_copies;
 mod errors;
-mod last_blocks;
-mod matrices;
+mod last_block_reduction;
+mod mma;
 mod races;
 mod values;
-mod warpgroups;
+mod wgmma;
 
 use mlc_cuda_emulator::{EmulatorError, Region, Unit, available};
 

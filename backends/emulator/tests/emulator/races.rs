@@ -1,4 +1,4 @@
-//! Random accesses: a launch ends with a race exactly if two accesses are in one by the definition.
+//! Data races, on random accesses: a launch reports one exactly if two accesses race by definition.
 
 use crate::{Buffer, compiles, launch};
 

@@ -1,4 +1,4 @@
-//! Kernels without a defect.
+//! The values of correct kernels.
 
 use mlc_cuda_emulator::{EmulatorError, Unit};
 

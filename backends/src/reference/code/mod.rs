@@ -5,6 +5,7 @@
 
 pub mod cache;
 pub mod compile;
+mod equality;
 mod index_lists;
 mod typed;
 
@@ -40,7 +41,7 @@ pub enum Real {
 }
 
 /// How the 64 bits of an integer are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sign {
     /// As an `i64`.
     Signed,
@@ -49,7 +50,7 @@ pub enum Sign {
 }
 
 /// An expression that yields an integer: an index or an element.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Int {
     /// A number.
     Const(i64),
@@ -84,7 +85,7 @@ pub enum Int {
 }
 
 /// An expression that yields a truth value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Truth {
     /// A truth value.
     Const(bool),
@@ -107,7 +108,7 @@ pub enum Truth {
 }
 
 /// Reductions of truth values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantifier {
     /// Some value makes it true; false over none.
     Any,
@@ -116,7 +117,7 @@ pub enum Quantifier {
 }
 
 /// `constant + Σ factor * slot`; each slot once, no factor zero.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Affine {
     /// What does not depend on any variable.
     pub constant: i64,
@@ -138,7 +139,7 @@ impl Affine {
 }
 
 /// An element of an input, of the kind `E`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Read<E> {
     /// Number of the input.
     pub input: usize,
@@ -157,7 +158,7 @@ pub struct Read<E> {
 }
 
 /// A read whose offset is affine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FastRead {
     /// The row-major offset.
     pub offset: Affine,
@@ -166,7 +167,7 @@ pub struct FastRead {
 }
 
 /// A reduction over index variables.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reduce<E> {
     /// What joins two values.
     pub monoid: Monoid,

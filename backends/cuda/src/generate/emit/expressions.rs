@@ -1,8 +1,8 @@
-//! Expressions and statements for the code of one node.
+//! Emits expressions and statements for the body of one node.
 
 use super::{Emitter, coordinates, parts_name, reads_slots, touch};
-use crate::generate::product::in_memory::or_number;
-use crate::generate::spelling::{self as spell, Kind};
+use crate::generate::product::strided_read::or_number;
+use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::{
     Affine, Int, Quantifier, Read, Real, Reduce, Sign, Slot, Truth,
@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 
 /// The node whose code is written.
 #[derive(Clone, Copy)]
-pub(super) struct Scope {
+pub(super) struct NodeScope {
     pub(super) node: Value,
     pub(super) double: bool,
 }
 
-impl Scope {
+impl NodeScope {
     pub(super) fn real(self, e: &mut Emitter<'_>, r: &Real) -> String {
         match r {
             Real::Const(v) => spell::float(*v, self.double),
@@ -32,7 +32,7 @@ impl Scope {
             }
             Real::Read(read) => {
                 let of = self.source(e, read.input);
-                let wide = e.kind(of) == Kind::Real(true);
+                let wide = e.kind(of) == ScalarKind::Real(true);
                 let otherwise = read.otherwise.as_ref();
                 let kind = spell::real(self.double);
                 let guarded = otherwise.and_then(|_| self.guarded(e, r));
@@ -50,7 +50,7 @@ impl Scope {
                 e.choose(kind, &c, |e| self.real(e, a), |e| self.real(e, b))
             }
             Real::Reduce(r) => {
-                self.reduce(e, r, Kind::Real(self.double), &|e, body| self.real(e, body))
+                self.reduce(e, r, ScalarKind::Real(self.double), &|e, body| self.real(e, body))
             }
             Real::FromInt(sign, a) => {
                 let a = self.int(e, a);
@@ -116,7 +116,7 @@ impl Scope {
                 e.choose("long long", &c, |e| self.int(e, a), |e| self.int(e, b))
             }
             Int::Reduce(r) => {
-                let v = self.reduce(e, r, Kind::Int(r.dtype), &|e, body| self.int(e, body));
+                let v = self.reduce(e, r, ScalarKind::Int(r.dtype), &|e, body| self.int(e, body));
                 r.dtype.map_or(v.clone(), |d| spell::wrapped(d, &v))
             }
             Int::FromReal(dtype, a) => spell::truncated(*dtype, &self.real(e, a)),
@@ -312,7 +312,7 @@ impl Scope {
         self,
         e: &mut Emitter<'_>,
         r: &Reduce<E>,
-        kind: Kind,
+        kind: ScalarKind,
         body: &dyn Fn(&mut Emitter<'_>, &E) -> String,
     ) -> String {
         let (op, first) = spell::monoid(r.monoid, kind);
@@ -337,7 +337,7 @@ impl Scope {
         self,
         e: &mut Emitter<'_>,
         r: &Reduce<E>,
-        kind: Kind,
+        kind: ScalarKind,
         range: Option<(&str, &str)>,
         body: &dyn Fn(&mut Emitter<'_>, &E) -> String,
     ) -> String {
@@ -382,7 +382,7 @@ impl Scope {
     fn hoist(self, e: &mut Emitter<'_>, slots: &[Slot], body: &dyn Fn(&mut Emitter<'_>)) {
         let slots: BTreeSet<Slot> = slots.iter().copied().collect();
         let outer = e.extents.len();
-        for (v, index) in e.look_by(|e| body(e)).reductions {
+        for (v, index) in e.analyse_with(|e| body(e)).reductions {
             let own = |i: &Int| {
                 let mut new = false;
                 i.affines(&mut |a| new |= a.terms.iter().any(|t| t.0 >= outer));

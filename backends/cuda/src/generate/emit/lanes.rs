@@ -1,9 +1,9 @@
-//! Loops of a thread over elements that lie side by side: what they read or write side by side is one access of up to 16 bytes.
+//! Vectorised loops of a thread: contiguous elements are loaded and stored in accesses of up to 16 bytes.
 //!
-//! Only accesses whose alignment follows from extents and strides are combined; all others stay one element each.
+//! Only accesses whose alignment follows from extents and strides are combined; all others stay scalar.
 
-use super::{Emitter, coordinates};
-use crate::generate::product::in_memory::InMemory;
+use super::{Emitter, coordinates, offset_of};
+use crate::generate::product::strided_read::StridedRead;
 use crate::generate::spelling as spell;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
@@ -12,38 +12,38 @@ use std::collections::HashMap;
 /// Bytes of the widest access.
 const WIDEST: i64 = 16;
 
-/// The loop that is open.
+/// The open vectorised loop.
 #[derive(Clone)]
-pub(super) struct Lanes {
-    /// Elements of a turn.
+pub(super) struct VectorLoop {
+    /// Its vector width.
     width: i64,
-    /// The axes that the elements lie along, the last one fastest.
+    /// The axes of a vector's elements, the last one fastest.
     group: Vec<(Slot, i64)>,
-    /// The variable with the position of the first element along them, a multiple of the width.
+    /// The variable with the position of a vector's first element along them, a multiple of the width.
     side: String,
-    /// Variables from here on are known within the loop only.
+    /// Variables from this one on belong to the loop.
     variables: usize,
-    /// Where what is read at once is read: before the loop.
+    /// The line before the loop, where vectors are loaded.
     mark: usize,
     depth: usize,
     /// How many scopes are open in the loop's body.
     pub(super) scopes: usize,
-    /// What is read at once, by value and offset.
+    /// Loaded vectors, by value and offset.
     packs: HashMap<(Value, String), String>,
-    /// What is written at once: its name, and where it goes.
+    /// Stored vectors: the name, and where it goes.
     writes: Vec<(String, String)>,
 }
 
-/// Accesses in the bodies of such loops.
+/// Memory accesses of vectorised loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
-    /// Those of several elements at once.
-    pub together: usize,
-    /// Those of an element each, at as many places.
-    pub apart: usize,
+    /// Vector accesses.
+    pub vectorized: usize,
+    /// Accesses of single elements.
+    pub scalar: usize,
 }
 
-/// The axes at the end of which `width` elements side by side never leave: as few as possible.
+/// The first of the fewest last axes whose extent is a multiple of the width: a vector never leaves them.
 fn group_of(axes: &[(Slot, i64)], width: i64) -> Option<usize> {
     let mut extent = 1i64;
     (0..axes.len()).rev().find(|&a| {
@@ -52,23 +52,23 @@ fn group_of(axes: &[(Slot, i64)], width: i64) -> Option<usize> {
     })
 }
 
-/// The most elements side by side, of `most` at most, that these axes allow.
-pub fn side_by_side(axes: &[(Slot, i64)], most: i64) -> i64 {
+/// The largest vector width, of `most` at most, that these axes allow.
+pub fn vector_width(axes: &[(Slot, i64)], most: i64) -> i64 {
     [8, 4, 2].into_iter().find(|&w| w <= most && group_of(axes, w).is_some()).unwrap_or(1)
 }
 
-impl Lanes {
-    /// Elements of a turn.
+impl VectorLoop {
+    /// Its vector width.
     pub(super) fn width(&self) -> i64 {
         self.width
     }
 
-    /// All of them as a type of C++.
+    /// The C++ type of a vector.
     pub(super) fn pack(&self, dtype: DType) -> String {
         pack(dtype, self.width)
     }
 
-    /// The condition that a variable is below a number, if it is so for all elements of a turn or for none.
+    /// The condition that a variable is below a number, if it is uniform over a vector.
     pub(super) fn condition(&self, slot: Slot, n: i64) -> Option<String> {
         let Some(at) = self.group.iter().position(|g| g.0 == slot) else {
             let is_outer = slot < self.variables;
@@ -80,8 +80,8 @@ impl Lanes {
         (at == 0 && end % self.width == 0).then(|| format!("{} < {}", self.side, spell::int(end)))
     }
 
-    /// Where the accesses of a turn at this offset begin, if they lie side by side from an aligned element on; whether they are
-    /// all at one place. What an axis of one element contributes is nothing.
+    /// The offset of a vector access, if the elements are contiguous and aligned; else whether they are all the same element. Axes of
+    /// one element do not count.
     pub(super) fn place(&self, offset: &Affine, extents: &[i64]) -> Result<String, bool> {
         let own: Vec<i64> = self.group.iter().map(|g| offset.factor(g.0)).collect();
         if own.iter().zip(&self.group).all(|(f, g)| *f == 0 || g.1 == 1) {
@@ -109,19 +109,19 @@ impl Lanes {
     }
 }
 
-/// Elements side by side in memory.
-pub struct Source {
+/// A vector in memory.
+pub struct VectorSource {
     /// The type in memory.
     pub dtype: DType,
     /// The name of the value.
     pub name: String,
     /// The offset of the first element.
     pub place: String,
-    /// Conditions without which all of them are 0 instead.
+    /// Conditions unless which the whole vector is 0.
     pub inside: Vec<String>,
 }
 
-/// Elements that are accessed at once, as a type of C++.
+/// The C++ type of a vector.
 fn pack(dtype: DType, width: i64) -> String {
     format!("Pack<{}, {width}>", spell::stored(dtype))
 }
@@ -155,7 +155,7 @@ impl<'k> Emitter<'k> {
         self.line("#pragma unroll");
         self.open(&format!("for (int lane = 0; lane < {width}; ++lane)"));
         coordinates(self, &format!("({side} + lane)"), &axes[from..]);
-        self.lanes = Some(Lanes {
+        self.lanes = Some(VectorLoop {
             width,
             group: axes[from..].to_vec(),
             side,
@@ -174,18 +174,18 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The name of an element that this turn reads together with its neighbours.
+    /// The name of an element that is loaded as part of a vector.
     pub(super) fn packed(&mut self, v: Value, offset: &Affine) -> Option<String> {
         let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
         let place = match inner.place(offset, &self.extents) {
             Ok(place) if !self.unaligned.contains(&v) => place,
             Err(true) => return None,
             _ => {
-                self.accesses.apart += 1;
+                self.accesses.scalar += 1;
                 return None;
             }
         };
-        self.accesses.together += 1;
+        self.accesses.vectorized += 1;
         let key = (v, place.clone());
         if let Some(known) = inner.packs.get(&key) {
             return Some(format!("{known}.at[lane]"));
@@ -202,11 +202,10 @@ impl<'k> Emitter<'k> {
         Some(format!("{name}.at[lane]"))
     }
 
-    /// The names of the condition that an element is inside, and of the element, which this turn reads together with its neighbours: all of them are,
-    /// or none.
+    /// The names of the bounds check, uniform over a vector, and of an element that is loaded as part of it.
     pub(super) fn packed_inside(
         &mut self,
-        of: &InMemory,
+        of: &StridedRead,
         inside: &str,
     ) -> Option<(String, String)> {
         let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
@@ -220,11 +219,11 @@ impl<'k> Emitter<'k> {
             Ok(place) if is_aligned => place,
             Err(true) => return None,
             _ => {
-                self.accesses.apart += 1;
+                self.accesses.scalar += 1;
                 return None;
             }
         };
-        self.accesses.together += 1;
+        self.accesses.vectorized += 1;
         let condition = format!("p{}", self.variables + 1);
         let name = format!("p{}", self.variables + 2);
         self.variables += 2;
@@ -245,8 +244,8 @@ impl<'k> Emitter<'k> {
         first: &str,
         axes: &[(Slot, i64)],
         width: i64,
-        find: impl FnOnce(&mut Emitter<'k>) -> Option<InMemory>,
-    ) -> Option<Source> {
+        find: impl FnOnce(&mut Emitter<'k>) -> Option<StridedRead>,
+    ) -> Option<VectorSource> {
         let (mut start, mut found) = (self.lines.len(), None);
         self.lanes(first, axes, width, |e| {
             start = e.lanes.as_ref().map_or(e.lines.len(), |l| l.mark);
@@ -269,7 +268,7 @@ impl<'k> Emitter<'k> {
                 format!("0 <= {i} && {i} < {}", spell::int(*n))
             };
             e.read.insert(of.value);
-            found = Some(Source {
+            found = Some(VectorSource {
                 dtype: e.type_of(of.value),
                 name: e.stored[&of.value].clone(),
                 place,
@@ -286,6 +285,14 @@ impl<'k> Emitter<'k> {
         lanes.mark += 1;
     }
 
+    /// Stores an element of a result of this shape at these index variables.
+    pub fn store_result(&mut self, dtype: DType, shape: &[i64], slots: &[Slot], v: &str) {
+        let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+        let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+        let offset = offset_of(&shape, &index).expect("its bytes are an `i64`");
+        self.store(dtype, &offset, v);
+    }
+
     /// Writes an element of the result.
     pub fn store(&mut self, dtype: DType, offset: &Affine, v: &str) {
         let element = self.stored_element(dtype, v);
@@ -293,7 +300,7 @@ impl<'k> Emitter<'k> {
         let width = lanes.map_or(1, |l| l.width);
         let place = lanes.map(|l| l.place(offset, &self.extents));
         if let (Some(Ok(place)), false) = (&place, self.out_is_unaligned) {
-            self.accesses.together += 1;
+            self.accesses.vectorized += 1;
             self.variables += 1;
             let name = format!("p{}", self.variables);
             self.before_lanes(format!("{} {name};", pack(dtype, width)));
@@ -301,21 +308,21 @@ impl<'k> Emitter<'k> {
             let lanes = self.lanes.as_mut().expect("the loop is open");
             return lanes.writes.push((name, place.clone()));
         }
-        self.accesses.apart += usize::from(place.is_some());
+        self.accesses.scalar += usize::from(place.is_some());
         let offset = spell::affine(offset, &Emitter::name);
         let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')')).unwrap_or(&offset);
         self.line(format!("out[{bare}] = {element};"));
     }
 
-    /// The accesses of loops that `write` would write.
-    pub fn trial(&self, write: impl FnOnce(&mut Emitter<'k>)) -> Accesses {
+    /// Dry run of vectorised loops: the accesses that `write` would emit.
+    pub fn count_accesses(&self, write: impl FnOnce(&mut Emitter<'k>)) -> Accesses {
         let mut other = Emitter { accesses: Accesses::default(), ..self.clone() };
         write(&mut other);
         other.accesses
     }
 }
 
-/// Elements of such a type that fill the widest access.
+/// Elements of a type in the widest access.
 pub fn widest(dtype: DType) -> i64 {
     (WIDEST / dtype.size() as i64).min(8)
 }

@@ -1,23 +1,22 @@
-//! Reads of elements that are in memory, in registers of a row, or in shared memory instead.
+//! Loads of elements: from global memory, from registers that hold a row, or from shared memory.
 
-use super::expressions::Scope;
-use super::{Emitter, linear, offset_of};
-use crate::generate::product::in_memory::InMemory;
-use crate::generate::spelling::{self as spell, Kind};
+use super::expressions::NodeScope;
+use super::{Emitter, Known, linear, offset_of};
+use crate::generate::product::strided_read::StridedRead;
+use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::code::{Affine, Int};
 use mlc_dsl::ir::{DType, Value};
 
-/// A part of a value in the shared array `window`: how far it is there from one position along each axis to the next. It begins at
-/// `window_first`.
+/// A part of a value in the shared array `window`, by its strides there. It begins at `window_first`.
 #[derive(Clone)]
-pub struct Window {
+pub struct SharedWindow {
     pub value: Value,
     pub strides: Vec<i64>,
 }
 
 impl Emitter<'_> {
-    /// Reads an element from memory.
+    /// Loads an element from memory.
     pub(super) fn load(&mut self, v: Value, index: &[Int]) -> String {
         self.read.insert(v);
         let ty = self.kernel.program.ty(v);
@@ -26,7 +25,7 @@ impl Emitter<'_> {
         let mut stride = 1i64;
         for (i, &n) in index.iter().zip(&shape).rev() {
             if n != 1 {
-                let i = Scope { node: v, double: false }.int(self, i);
+                let i = NodeScope { node: v, double: false }.int(self, i);
                 offset.insert(
                     0,
                     if stride == 1 { i } else { format!("{i} * {}", spell::int(stride)) },
@@ -39,7 +38,7 @@ impl Emitter<'_> {
         self.loaded(v, index, &offset, form.as_ref())
     }
 
-    /// The place in shared memory of an element of what is there.
+    /// The element of the window in shared memory, if the value has one.
     fn in_window(&self, v: Value, index: &[Int]) -> Option<String> {
         let window = self.window.as_ref().filter(|w| w.value == v)?;
         let mut place = Affine::default();
@@ -61,9 +60,9 @@ impl Emitter<'_> {
         let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')'));
         let bare = bare.filter(|o| !o.contains(['(', ')'])).unwrap_or(offset);
         // One load for equal elements of a scope.
-        let key = (v, format!("[{offset}]"));
-        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
-            return known.clone();
+        let key = Known::Load(v, offset.to_string());
+        if let Some(name) = self.name_of(&key) {
+            return name;
         }
         if let (Some(found), Some(form)) = (&mut self.found, form) {
             found.offsets.push((v, form.clone()));
@@ -76,36 +75,34 @@ impl Emitter<'_> {
         if let Some((place, true)) = kept {
             let name = self.local();
             self.line(format!("{} {name} = {place};", kind.name()));
-            let last = self.scopes.last_mut().expect("a scope is open");
-            last.insert(key, name.clone());
+            self.remember(key, &name);
             return name;
         }
-        let there = self.instead.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
+        let there = self.substitute.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
         let there = there.map(|i| i.1.clone()).or_else(|| self.in_window(v, index));
         let side = there.or_else(|| form.and_then(|form| self.packed(v, form)));
         let element = side.unwrap_or_else(|| format!("{}[{bare}]", self.stored[&v]));
-        let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
+        let text = spell::loaded(dtype, &element, kind == ScalarKind::Real(true));
         let name = self.local();
         self.line(format!("{} {name} = {text};", kind.name()));
         if let Some((place, _)) = kept {
             self.line(format!("{place} = {name};"));
         }
         self.raw.insert(name.clone(), (dtype, element));
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(key, name.clone());
+        self.remember(key, &name);
         name
     }
 
-    /// Whether elements of a value may be read in place of memory.
+    /// Whether loads of a value are replaced.
     pub(super) fn is_elsewhere(&self, v: Value) -> bool {
         self.window.as_ref().is_some_and(|w| w.value == v)
-            || self.instead.as_ref().is_some_and(|i| i.0.0 == v)
+            || self.substitute.as_ref().is_some_and(|i| i.0.0 == v)
             || self.keeping.open.is_some()
     }
 
-    /// Reads an element where it is, and has a number elsewhere, without a branch: threads would wait at its end for what they read in it. The first
-    /// element is read there instead, and not used. `None` where elements are not read from memory.
-    pub(super) fn guarded(&mut self, of: &InMemory) -> Option<String> {
+    /// Loads an element, or yields a number out of bounds, without a branch, at whose end threads would wait for the load: out of bounds
+    /// the first element is loaded, and not used. `None` where elements are not loaded from memory.
+    pub(super) fn guarded(&mut self, of: &StridedRead) -> Option<String> {
         let (v, outside) = (of.value, of.outside?);
         let ty = self.kernel.program.ty(v);
         if self.is_elsewhere(v) || ty.known_shape()?.contains(&0) {
@@ -118,11 +115,11 @@ impl Emitter<'_> {
         };
         let inside = of.inside.iter().map(bounds).collect::<Vec<_>>().join(" && ");
         let place = spell::affine(&of.offset, &Emitter::name);
-        let key = (v, format!("[{place}] if {inside}, else {outside}"));
-        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
-            return Some(known.clone());
+        let key = Known::Guarded(v, of.offset.clone(), of.inside.clone(), outside.to_bits());
+        if let Some(name) = self.name_of(&key) {
+            return Some(name);
         }
-        let (dtype, double) = (ty.dtype, self.kind(v) == Kind::Real(true));
+        let (dtype, double) = (ty.dtype, self.kind(v) == ScalarKind::Real(true));
         let (condition, element) = self.packed_inside(of, &inside).unwrap_or_else(|| {
             let (condition, element) = (self.local(), self.local());
             let (of, stored) = (&self.stored[&v], spell::stored(dtype));
@@ -139,8 +136,7 @@ impl Emitter<'_> {
             let element = format!("({condition} ? {element} : ({})0)", spell::stored(dtype));
             self.raw.insert(name.clone(), (dtype, element));
         }
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(key, name.clone());
+        self.remember(key, &name);
         Some(name)
     }
 

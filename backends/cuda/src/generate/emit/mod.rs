@@ -1,7 +1,7 @@
-//! Statements of C++ that compute an element of a value, whatever operators stand between it and memory.
+//! Emits the C++ statements that compute an element of a value from what is in memory.
 //!
-//! An element is computed once for each index that a scope reads it at. Loops over elements are sequential, or shared by the
-//! threads of a block where all of them stand at the same index ([`Emitter::cooperate`]).
+//! An element is computed once per index and scope. Loops over elements are sequential, or shared by the threads of a block where all
+//! of them stand at the same index ([`Emitter::cooperate`]). A dry run ([`Emitter::analyse`]) tells what code would read.
 
 mod expressions;
 mod lanes;
@@ -12,44 +12,52 @@ mod shared;
 use super::kernel::KernelProgram;
 use super::product::Term;
 use super::product::tile_config::Tiling;
-use super::spelling::{self as spell, Kind};
-use expressions::Scope;
-use lanes::Lanes;
-pub use lanes::{Accesses, Source, side_by_side, widest};
-pub use memory::Window;
+use super::spelling::{self as spell, ScalarKind};
+use expressions::NodeScope;
+use lanes::VectorLoop;
+pub use lanes::{Accesses, VectorSource, vector_width, widest};
+pub use memory::SharedWindow;
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::accelerated::affine::{combine, placed_apart};
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Slot, Truth};
 use mlc_dsl::ir::{DType, Value};
-use shared::Keeping;
+use shared::RowCache;
 pub use shared::Sharing;
 use std::collections::{BTreeSet, HashMap};
 
-/// Positions that threads beyond the last element compute before they see that there is none.
+/// Margin for positions that threads past the last element compute before their bounds check.
 const MARGIN: i64 = 1 << 20;
 
-/// An element that is known in a scope: a value at an index.
-type Element = (Value, String);
+/// An element of a value: its index.
+type ElementAt = (Value, Vec<Int>);
 
-/// An element of a value.
-type At = (Value, Vec<Int>);
+/// What a scope knows under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Known {
+    /// An element of a value at an index.
+    Element(Value, Vec<Int>),
+    /// A load of a value at an offset as C++ spells it.
+    Load(Value, String),
+    /// A load with bounds checks: its offset, the positions and their extents, and the bits of the number out of bounds.
+    Guarded(Value, Affine, Vec<(Affine, i64)>, u64),
+}
 
-/// What an emission found.
+/// What a dry run found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// Values that take loops, and the indices at which they are read.
+pub struct Analysis {
+    /// Values that need loops (reductions), and the indices at which they are read.
     pub reductions: Vec<(Value, Vec<Int>)>,
-    /// The index variables that decide what is read.
+    /// The index variables that the reads depend on.
     pub touched: BTreeSet<Slot>,
     /// What a node reads of its own results.
-    pub own: Vec<At>,
-    /// What is read from memory, and the offset.
+    pub own: Vec<ElementAt>,
+    /// Loads from memory, by their offsets.
     pub offsets: Vec<(Value, Affine)>,
-    /// Those of them that are read whatever the elements are.
+    /// Those of them that are unconditional.
     pub always: Vec<(Value, Affine)>,
-    /// What is read from memory, and the index.
-    pub reads: Vec<At>,
+    /// Loads from memory, by their indices.
+    pub reads: Vec<ElementAt>,
     /// Index variables that are divided by a number.
     pub divided: Vec<(Slot, i64)>,
 }
@@ -60,48 +68,48 @@ pub struct Emitter<'k> {
     kernel: &'k KernelProgram,
     /// The names of values that are read from memory.
     pub stored: HashMap<Value, String>,
-    /// Those that were read.
+    /// Those that were loaded.
     pub read: BTreeSet<Value>,
     /// True once an index may leave its axis.
     pub faults: bool,
     /// Positions that are within their extents where the present statements run.
     within: Vec<(String, i64)>,
-    /// The number of the kernel's first node in a fault's record.
+    /// The number of the kernel's first node in fault records.
     pub first_node: usize,
     /// The extents of the index variables.
     pub extents: Vec<i64>,
     lines: Vec<String>,
     depth: usize,
-    scopes: Vec<HashMap<Element, String>>,
-    /// How many scopes were open when this one began to look.
+    scopes: Vec<HashMap<Known, String>>,
+    /// How many scopes were open when the dry run began.
     outer_scopes: usize,
-    /// The elements in memory that variables were read from, and their types.
+    /// The elements in memory that variables were loaded from, and their types.
     raw: HashMap<String, (DType, String)>,
     variables: usize,
     /// The threads that share loops, and the variables that differ between them.
     threads: Option<Sharing>,
-    keeping: Keeping,
+    keeping: RowCache,
     varying: BTreeSet<Slot>,
-    /// Widths of the arrays that loops combine their parts in.
+    /// Types of the shared arrays that combine partial results of warps.
     pub parts: BTreeSet<&'static str>,
-    /// Records what takes loops instead of following it.
-    found: Option<Found>,
+    /// In a dry run: what it found. Reductions are recorded, not followed.
+    found: Option<Analysis>,
     touched: BTreeSet<Slot>,
-    /// The loop over elements side by side that is open, and what such loops access so far.
-    lanes: Option<Lanes>,
-    /// What is read at an offset of a value in place of memory.
-    pub instead: Option<((Value, Affine), String)>,
-    /// What is read of a value in place of memory.
-    pub window: Option<Window>,
+    /// The open vectorised loop.
+    lanes: Option<VectorLoop>,
+    /// An expression that replaces loads of a value at an offset.
+    pub substitute: Option<((Value, Affine), String)>,
+    /// A window in shared memory that replaces loads of a value.
+    pub window: Option<SharedWindow>,
     pub accesses: Accesses,
-    /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
+    /// Values that are not aligned to 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
     pub out_is_unaligned: bool,
-    /// How products are cut, if not as is estimated to be the fastest.
+    /// The tiling of products, if not the one that is estimated to be fastest.
     pub tiling: Option<Tiling>,
-    /// Registers of a thread, if not as many as usual.
+    /// Registers of a thread, if not the default.
     pub registers: Option<u32>,
-    /// Statements before the function waits for the launches ahead of it.
+    /// Statements before the function waits for the launches ahead of it (prefetches).
     pub ahead: String,
 }
 
@@ -149,7 +157,7 @@ fn reads_slots(i: &Int, slots: &BTreeSet<Slot>) -> bool {
 }
 
 impl<'k> Emitter<'k> {
-    /// Nothing is written yet.
+    /// An emitter of an empty function.
     pub fn new(kernel: &'k KernelProgram) -> Emitter<'k> {
         Emitter {
             kernel,
@@ -166,13 +174,13 @@ impl<'k> Emitter<'k> {
             raw: HashMap::new(),
             variables: 0,
             threads: None,
-            keeping: Keeping::default(),
+            keeping: RowCache::default(),
             varying: BTreeSet::new(),
             parts: BTreeSet::new(),
             found: None,
             touched: BTreeSet::new(),
             lanes: None,
-            instead: None,
+            substitute: None,
             window: None,
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
@@ -183,8 +191,8 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The same where these values are in memory, whatever they are called there.
-    pub fn of_stored<'v>(
+    /// The same with these values in memory, under no name.
+    pub fn with_stored<'v>(
         kernel: &'k KernelProgram,
         stored: impl Iterator<Item = &'v Value>,
     ) -> Emitter<'k> {
@@ -203,7 +211,7 @@ impl<'k> Emitter<'k> {
         if fits { "int" } else { "long long" }
     }
 
-    /// The number of the block, in the type of index variables: what is computed from it has as many bits.
+    /// The block index, in the type of index variables, so that what is computed from it does not overflow.
     pub fn block(&self) -> &'static str {
         if self.index_type() == "int" { "blockIdx.x" } else { "(long long)blockIdx.x" }
     }
@@ -229,7 +237,7 @@ impl<'k> Emitter<'k> {
         self.lines.push(format!("{}{}", "  ".repeat(self.depth), text.as_ref()));
     }
 
-    /// Opens a block: what is computed in it is not known after it.
+    /// Opens a block: elements computed in it are not known after it.
     pub fn open(&mut self, head: &str) {
         self.line(format!("{head} {{"));
         self.depth += 1;
@@ -248,22 +256,22 @@ impl<'k> Emitter<'k> {
         self.lines.iter().map(|l| format!("{l}\n")).collect()
     }
 
-    /// From here on all threads of a row stand at the same index: they share loops.
+    /// Begins cooperative loops: all threads of a row stand at the same index.
     pub fn cooperate(&mut self, sharing: Sharing) {
         self.threads = Some(sharing);
     }
 
-    /// From here on every thread runs its loops alone again.
+    /// Ends cooperative loops.
     pub fn alone(&mut self) {
         self.threads = None;
     }
 
-    /// From here on the threads differ in these variables.
+    /// Notes that threads differ in these variables from here on.
     pub fn diverge(&mut self, slots: &[Slot]) {
         self.varying.extend(slots);
     }
 
-    /// From here on they all stand at the same index again.
+    /// Notes that all threads stand at the same index again.
     pub fn converge(&mut self) {
         self.varying.clear();
     }
@@ -279,51 +287,62 @@ impl<'k> Emitter<'k> {
     }
 
     /// The extents of the longest loop behind an element, and the element that it yields.
-    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, At)> {
-        let found = self.look(&[(v, index.to_vec())]).reductions;
-        let mut all: Vec<At> = vec![];
+    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, ElementAt)> {
+        let found = self.analyse(&[(v, index.to_vec())]).reductions;
+        let mut all: Vec<ElementAt> = vec![];
         for (h, at) in found {
-            let inner = self.look_inside(h, &at).reductions;
+            let inner = self.analyse_body(h, &at).reductions;
             all.push((h, at));
             all.extend(inner);
         }
-        let with = |at: At| (self.kernel.extents_of_loops(at.0), at);
-        let length =
-            |(extents, _): &(Vec<i64>, At)| extents.iter().copied().fold(1, i64::saturating_mul);
+        let with = |at: ElementAt| (self.kernel.extents_of_loops(at.0), at);
+        let length = |(extents, _): &(Vec<i64>, ElementAt)| {
+            extents.iter().copied().fold(1, i64::saturating_mul)
+        };
         all.into_iter().map(with).rev().max_by_key(length)
     }
 
-    /// How many elements side by side the turns of a reduction's loop take.
+    /// The vector width of a reduction's loop.
     pub fn width_of_loop(&mut self, v: Value, index: &[Int]) -> i64 {
         let double = self.double(v);
-        let Some(Body::Real(Real::Reduce(r))) = self.placed(v, index) else { return 1 };
-        let width = side_by_side(&r.over, 4);
+        let Some(Body::Real(Real::Reduce(r))) = self.body_at(v, index) else { return 1 };
+        let width = vector_width(&r.over, 4);
         let body = |e: &mut Emitter<'k>| drop(e.real_of(v, double, &r.body));
-        let accesses = self.trial(|e| e.lanes("at", &r.over, width, body));
-        if accesses.together > accesses.apart { width } else { 1 }
+        let accesses = self.count_accesses(|e| e.lanes("at", &r.over, width, body));
+        if accesses.vectorized > accesses.scalar { width } else { 1 }
     }
 
-    /// Makes the element known in this scope.
-    pub fn know(&mut self, v: Value, index: &[Int], name: &str) {
+    /// Binds an element to a name in this scope.
+    pub fn bind(&mut self, v: Value, index: &[Int], name: &str) {
+        self.remember(Known::Element(v, index.to_vec()), name);
+    }
+
+    /// Notes a name in this scope.
+    fn remember(&mut self, known: Known, name: &str) {
         let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert((v, format!("{index:?}")), name.to_string());
+        last.insert(known, name.to_string());
     }
 
-    /// What computing these elements would read that takes loops, without writing anything.
-    pub fn look(&mut self, elements: &[(Value, Vec<Int>)]) -> Found {
-        self.look_by(|e| elements.iter().for_each(|(v, index)| drop(e.element(*v, index))))
+    /// The name of what an open scope knows.
+    fn name_of(&self, known: &Known) -> Option<String> {
+        self.scopes.iter().rev().find_map(|s| s.get(known)).cloned()
     }
 
-    /// What a float of the code of a value reads.
-    pub fn look_at(&mut self, v: Value, r: &Real) -> Found {
-        self.look_by(|e| drop(e.real_of(v, false, r)))
+    /// Dry run of these elements: what their code would read.
+    pub fn analyse(&mut self, elements: &[(Value, Vec<Int>)]) -> Analysis {
+        self.analyse_with(|e| elements.iter().for_each(|(v, index)| drop(e.element(*v, index))))
     }
 
-    /// What the code of a value reads that takes loops, at an index of the value.
-    pub fn look_inside(&mut self, v: Value, index: &[Int]) -> Found {
-        self.look_by(|e| {
-            let Some(body) = e.placed(v, index) else { return };
-            let scope = Scope { node: v, double: false };
+    /// Dry run of a float expression in the code of a value.
+    pub fn analyse_real(&mut self, v: Value, r: &Real) -> Analysis {
+        self.analyse_with(|e| drop(e.real_of(v, false, r)))
+    }
+
+    /// Dry run of the code of a value at an index, even if the value is in memory or needs loops.
+    pub fn analyse_body(&mut self, v: Value, index: &[Int]) -> Analysis {
+        self.analyse_with(|e| {
+            let Some(body) = e.body_at(v, index) else { return };
+            let scope = NodeScope { node: v, double: false };
             match &body {
                 Body::Real(r) => drop(scope.real(e, r)),
                 Body::Int(_, i) => drop(scope.int(e, i)),
@@ -331,8 +350,8 @@ impl<'k> Emitter<'k> {
         })
     }
 
-    /// An emitter at the same place that writes nothing.
-    pub fn probe(&self) -> Emitter<'k> {
+    /// An emitter in the same state that records what is read instead of emitting.
+    pub fn dry_run(&self) -> Emitter<'k> {
         Emitter {
             stored: self.stored.clone(),
             unaligned: self.unaligned.clone(),
@@ -340,13 +359,13 @@ impl<'k> Emitter<'k> {
             scopes: self.scopes.clone(),
             outer_scopes: self.scopes.len(),
             varying: self.varying.clone(),
-            found: Some(Found::default()),
+            found: Some(Analysis::default()),
             ..Emitter::new(self.kernel)
         }
     }
 
-    fn look_by(&mut self, compute: impl FnOnce(&mut Self)) -> Found {
-        let mut other = self.probe();
+    fn analyse_with(&mut self, compute: impl FnOnce(&mut Self)) -> Analysis {
+        let mut other = self.dry_run();
         compute(&mut other);
         let mut found = other.found.unwrap_or_default();
         found.touched = other.touched;
@@ -356,13 +375,18 @@ impl<'k> Emitter<'k> {
         found
     }
 
-    /// The code of a value at an index.
-    pub fn placed(&mut self, v: Value, index: &[Int]) -> Option<Body> {
-        self.placed_apart(v, index, &[])
+    /// The body of a value with its axes substituted by an index.
+    pub fn body_at(&mut self, v: Value, index: &[Int]) -> Option<Body> {
+        self.body_with_split_axes(v, index, &[])
     }
 
-    /// The same with variables of its reductions, as the code names them, taken apart.
-    pub fn placed_apart(&mut self, v: Value, index: &[Int], apart: &[(Slot, i64)]) -> Option<Body> {
+    /// The same with variables of its reductions, as the code names them, split in two.
+    pub fn body_with_split_axes(
+        &mut self,
+        v: Value,
+        index: &[Int],
+        apart: &[(Slot, i64)],
+    ) -> Option<Body> {
         let code = self.kernel.code(v)?;
         let (body, divided) = placed_apart(code, index, apart, &mut self.extents);
         if let Some(found) = &mut self.found {
@@ -371,12 +395,12 @@ impl<'k> Emitter<'k> {
         Some(body)
     }
 
-    /// A float that the code of a value computes.
+    /// Emits a float expression in the code of a value.
     pub fn real_of(&mut self, v: Value, double: bool, r: &Real) -> String {
-        Scope { node: v, double }.real(self, r)
+        NodeScope { node: v, double }.real(self, r)
     }
 
-    /// A factor of a product that the code of a value computes.
+    /// Emits a factor of a product in the code of a value.
     pub fn term_of(&mut self, v: Value, double: bool, t: &Term) -> String {
         match t {
             Term::Real(r) => self.real_of(v, double, r),
@@ -384,32 +408,36 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// What a factor of a product in the code of a value reads.
-    pub fn look_at_term(&mut self, v: Value, t: &Term) -> Found {
-        self.look_by(|e| drop(e.term_of(v, false, t)))
+    /// Dry run of a factor of a product in the code of a value.
+    pub fn analyse_term(&mut self, v: Value, t: &Term) -> Analysis {
+        self.analyse_with(|e| drop(e.term_of(v, false, t)))
     }
 
-    /// A truth value that the code of a value computes.
+    /// Emits a truth value in the code of a value.
     pub fn truth_of(&mut self, v: Value, t: &Truth) -> String {
-        Scope { node: v, double: false }.truth(self, t)
+        NodeScope { node: v, double: false }.truth(self, t)
     }
 
-    /// An integer that the code of a value computes.
+    /// Emits an integer in the code of a value.
     pub fn int_of(&mut self, v: Value, i: &Int) -> String {
-        Scope { node: v, double: false }.int(self, i)
+        NodeScope { node: v, double: false }.int(self, i)
     }
 
-    /// What the elements of a range contribute to a value that is a reduction; the threads of a block share them.
+    /// Emits the partial result of a reduction over a range of elements that the threads of a block share.
     pub fn part(&mut self, v: Value, index: &[Int], begin: &str, end: &str) -> String {
         let range = Some((begin, end));
         let double = self.double(v);
-        let scope = Scope { node: v, double };
-        match self.placed(v, index) {
+        let scope = NodeScope { node: v, double };
+        match self.body_at(v, index) {
             Some(Body::Real(Real::Reduce(r))) => {
-                scope.reduce_shared(self, &r, Kind::Real(double), range, &|e, b| scope.real(e, b))
+                scope.reduce_shared(self, &r, ScalarKind::Real(double), range, &|e, b| {
+                    scope.real(e, b)
+                })
             }
             Some(Body::Int(_, Int::Reduce(r))) => {
-                scope.reduce_shared(self, &r, Kind::Int(r.dtype), range, &|e, b| scope.int(e, b))
+                scope.reduce_shared(self, &r, ScalarKind::Int(r.dtype), range, &|e, b| {
+                    scope.int(e, b)
+                })
             }
             _ => unreachable!("a part is one of a reduction"),
         }
@@ -421,7 +449,7 @@ impl<'k> Emitter<'k> {
         format!("v{}", self.variables)
     }
 
-    /// True where floats are computed in 64 bits: of `f64`, and where integers become floats and those integers again.
+    /// Whether floats are computed in 64 bits: for `f64`, and where integers become floats and then integers again.
     pub fn double(&self, v: Value) -> bool {
         let node = self.kernel.program.node(v.node);
         let narrow = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
@@ -436,12 +464,16 @@ impl<'k> Emitter<'k> {
     }
 
     /// The kind of a value's elements.
-    fn kind(&self, v: Value) -> Kind {
+    fn kind(&self, v: Value) -> ScalarKind {
         let dtype = self.kernel.program.ty(v).dtype;
-        if dtype.is_float() { Kind::Real(dtype == DType::F64) } else { Kind::Int(Some(dtype)) }
+        if dtype.is_float() {
+            ScalarKind::Real(dtype == DType::F64)
+        } else {
+            ScalarKind::Int(Some(dtype))
+        }
     }
 
-    /// The name of an element: a number or a variable.
+    /// Emits an element; its name, a literal or a variable.
     pub fn element(&mut self, v: Value, index: &[Int]) -> String {
         let dtype = self.kernel.program.ty(v).dtype;
         if let Some(t) = self.kernel.constant(v) {
@@ -450,9 +482,9 @@ impl<'k> Emitter<'k> {
                 false => spell::int(t.get_i64(0)),
             };
         }
-        let key = (v, format!("{index:?}"));
-        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
-            return known.clone();
+        let key = Known::Element(v, index.to_vec());
+        if let Some(name) = self.name_of(&key) {
+            return name;
         }
         if self.stored.contains_key(&v) {
             return self.load(v, index);
@@ -462,24 +494,23 @@ impl<'k> Emitter<'k> {
             return "0".into();
         }
         let name = self.computed(v, index);
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(key, name.clone());
+        self.remember(key, &name);
         name
     }
 
-    /// The name of an element that is computed even if it has a place in memory.
+    /// The same, computed even if it is in memory.
     pub fn computed(&mut self, v: Value, index: &[Int]) -> String {
-        let Some(body) = self.placed(v, index) else { return "0".into() };
+        let Some(body) = self.body_at(v, index) else { return "0".into() };
         let kind = self.kind(v);
         let double = self.double(v);
         let text = match &body {
             Body::Real(r) => {
-                let r = Scope { node: v, double }.real(self, r);
+                let r = NodeScope { node: v, double }.real(self, r);
                 // What is stored in fewer bits is computed in more, but not rounded in between.
-                if double && kind == Kind::Real(false) { format!("(float)({r})") } else { r }
+                if double && kind == ScalarKind::Real(false) { format!("(float)({r})") } else { r }
             }
             Body::Int(dtype, i) => {
-                let i = Scope { node: v, double }.int(self, i);
+                let i = NodeScope { node: v, double }.int(self, i);
                 spell::wrapped(*dtype, &i)
             }
         };
@@ -493,13 +524,13 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// Computes what `what` writes into a variable of its own, in a block of its own.
+    /// Assigns what `what` emits to a variable.
     fn branch(&mut self, name: &str, what: impl FnOnce(&mut Self) -> String) {
         let value = what(self);
         self.line(format!("{name} = {value};"));
     }
 
-    /// `cond ? then : otherwise`, where either may take statements.
+    /// `cond ? then : otherwise`, where either side may need statements.
     fn choose(
         &mut self,
         kind: &str,
@@ -519,7 +550,7 @@ impl<'k> Emitter<'k> {
     }
 }
 
-/// The array in which the warps of a block put their parts of a combination.
+/// The shared array in which the warps of a block combine partial results.
 pub fn parts_name(kind: &str) -> &'static str {
     match kind {
         "float" => "float_parts",
@@ -528,7 +559,7 @@ pub fn parts_name(kind: &str) -> &'static str {
     }
 }
 
-/// Index variables from the position of an element, the last axis fastest.
+/// Declares index variables from a linear position, the last axis fastest.
 pub fn coordinates(e: &mut Emitter<'_>, at: &str, axes: &[(Slot, i64)]) {
     let kind = e.index_type();
     let mut stride: i128 = axes.iter().map(|a| a.1 as i128).product();

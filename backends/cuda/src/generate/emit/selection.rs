@@ -1,8 +1,7 @@
-//! Elements side by side that lie in one of several values in memory, as those of a concatenation do: which one it is, is decided once for all
-//! elements of a turn, ahead of the loop.
+//! Vectorised reads of a concatenation: which operand a vector lies in is decided once, ahead of the loop over its elements.
 
 use super::{Emitter, linear, offset_read};
-use crate::generate::spelling::{self as spell, Kind};
+use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Sign, Slot, Truth};
@@ -10,32 +9,32 @@ use mlc_backends::reference::scalar::Cmp;
 use mlc_dsl::ir::Value;
 use std::collections::HashMap;
 
-/// Values that are chosen between at most.
+/// Operands at most.
 const MOST: usize = 64;
 
-/// What is read, by where the turn is.
-enum Choice {
+/// Which operand a vector is read from.
+enum SelectedRead {
     /// An element of a value, at this offset.
     Read(Value, Affine),
-    /// The first one where a variable is below a number, else the second one.
-    Below(Slot, i64, Box<Choice>, Box<Choice>),
+    /// The first operand where a variable is below a number, else the second one.
+    Below(Slot, i64, Box<SelectedRead>, Box<SelectedRead>),
 }
 
-/// The places that a variable has: from the first number to below the second one.
-type Ranges = HashMap<Slot, (i64, i64)>;
+/// The half-open range of each variable.
+type SlotRanges = HashMap<Slot, (i64, i64)>;
 
-impl Choice {
+impl SelectedRead {
     fn first(&self) -> Value {
         match self {
-            Choice::Read(v, _) => *v,
-            Choice::Below(_, _, choice, _) => choice.first(),
+            SelectedRead::Read(v, _) => *v,
+            SelectedRead::Below(_, _, choice, _) => choice.first(),
         }
     }
 
     fn count(&self) -> usize {
         match self {
-            Choice::Read(..) => 1,
-            Choice::Below(_, _, a, b) => a.count() + b.count(),
+            SelectedRead::Read(..) => 1,
+            SelectedRead::Below(_, _, a, b) => a.count() + b.count(),
         }
     }
 }
@@ -51,12 +50,12 @@ fn below(t: &Truth) -> Option<(Slot, i64)> {
 }
 
 impl Emitter<'_> {
-    fn range(&self, ranges: &Ranges, slot: Slot) -> (i64, i64) {
+    fn range(&self, ranges: &SlotRanges, slot: Slot) -> (i64, i64) {
         ranges.get(&slot).copied().unwrap_or((0, self.extents[slot]))
     }
 
     /// Whether an index never leaves an axis of `n` elements.
-    fn stays(&self, ranges: &Ranges, index: &Affine, n: i64) -> bool {
+    fn stays(&self, ranges: &SlotRanges, index: &Affine, n: i64) -> bool {
         let (mut low, mut high) = (index.constant, index.constant);
         for &(slot, factor) in &index.terms {
             let (first, end) = self.range(ranges, slot);
@@ -68,7 +67,7 @@ impl Emitter<'_> {
     }
 
     /// What a float of a node reads, if it is one element of memory in each part of the ranges.
-    fn choice(&mut self, node: Value, r: &Real, ranges: &Ranges) -> Option<Choice> {
+    fn choice(&mut self, node: Value, r: &Real, ranges: &SlotRanges) -> Option<SelectedRead> {
         match r {
             Real::If(condition, a, b) => {
                 let (slot, n) = below(condition)?;
@@ -83,7 +82,7 @@ impl Emitter<'_> {
                 };
                 let a = self.choice(node, a, &with((first, n)))?;
                 let b = self.choice(node, b, &with((n, end)))?;
-                let all = Choice::Below(slot, n, Box::new(a), Box::new(b));
+                let all = SelectedRead::Below(slot, n, Box::new(a), Box::new(b));
                 (all.count() <= MOST).then_some(all)
             }
             Real::Read(read) => self.read_choice(node, read, ranges),
@@ -91,7 +90,12 @@ impl Emitter<'_> {
         }
     }
 
-    fn read_choice(&mut self, node: Value, read: &Read<Real>, ranges: &Ranges) -> Option<Choice> {
+    fn read_choice(
+        &mut self,
+        node: Value,
+        read: &Read<Real>,
+        ranges: &SlotRanges,
+    ) -> Option<SelectedRead> {
         let source = *self.kernel.program.node(node.node).args.get(read.input)?;
         let stays = |(i, n): (&Int, &i64)| linear(i).is_some_and(|i| self.stays(ranges, &i, *n));
         if !read.index.iter().zip(&read.shape).all(stays) {
@@ -101,23 +105,23 @@ impl Emitter<'_> {
             return None;
         }
         if self.stored.contains_key(&source) {
-            return Some(Choice::Read(source, offset_read(read)?));
+            return Some(SelectedRead::Read(source, offset_read(read)?));
         }
-        match self.placed(source, &read.index)? {
+        match self.body_at(source, &read.index)? {
             Body::Real(next) => self.choice(source, &next, ranges),
             Body::Int(..) => None,
         }
     }
 
     /// Whether such an element is read from memory, with its neighbours of the same turn.
-    fn is_packed(&self, choice: &Choice) -> bool {
+    fn is_packed(&self, choice: &SelectedRead) -> bool {
         let Some(lanes) = &self.lanes else { return false };
         match choice {
-            Choice::Read(v, offset) => {
+            SelectedRead::Read(v, offset) => {
                 let is_apart = self.is_elsewhere(*v) || self.unaligned.contains(v);
                 !is_apart && lanes.place(offset, &self.extents).is_ok()
             }
-            Choice::Below(slot, n, a, b) => {
+            SelectedRead::Below(slot, n, a, b) => {
                 lanes.condition(*slot, *n).is_some() && self.is_packed(a) && self.is_packed(b)
             }
         }
@@ -129,10 +133,10 @@ impl Emitter<'_> {
         if !is_open || self.found.is_some() {
             return None;
         }
-        let choice = self.choice(node, r, &Ranges::new())?;
+        let choice = self.choice(node, r, &SlotRanges::new())?;
         let dtype = self.type_of(choice.first());
         if self.type_of(node) != dtype || !self.is_packed(&choice) {
-            self.accesses.apart += 1;
+            self.accesses.scalar += 1;
             return None;
         }
         let name = self.local();
@@ -142,25 +146,31 @@ impl Emitter<'_> {
         self.write_choice(&choice, &name, 0, &mut lines);
         lines.into_iter().for_each(|line| self.before_lanes(line));
         let element = format!("{name}.at[lane]");
-        let loaded = spell::loaded(dtype, &element, self.kind(node) == Kind::Real(true));
+        let loaded = spell::loaded(dtype, &element, self.kind(node) == ScalarKind::Real(true));
         let value = self.local();
         self.line(format!("{} {value} = {loaded};", self.kind(node).name()));
         self.raw.insert(value.clone(), (dtype, element));
         Some(value)
     }
 
-    fn write_choice(&mut self, choice: &Choice, name: &str, depth: usize, lines: &mut Vec<String>) {
+    fn write_choice(
+        &mut self,
+        choice: &SelectedRead,
+        name: &str,
+        depth: usize,
+        lines: &mut Vec<String>,
+    ) {
         let Some(lanes) = &self.lanes else { return };
         let indent = "  ".repeat(depth);
         match choice {
-            Choice::Read(v, offset) => {
+            SelectedRead::Read(v, offset) => {
                 let place = lanes.place(offset, &self.extents).unwrap_or_default();
                 let load = format!("load_pack<{}>({} + {place})", lanes.width(), self.stored[v]);
                 lines.push(format!("{indent}{name} = {load};"));
                 self.read.insert(*v);
-                self.accesses.together += 1;
+                self.accesses.vectorized += 1;
             }
-            Choice::Below(slot, n, a, b) => {
+            SelectedRead::Below(slot, n, a, b) => {
                 let condition = lanes.condition(*slot, *n).unwrap_or_default();
                 lines.push(format!("{indent}if ({condition}) {{"));
                 self.write_choice(a, name, depth + 1, lines);

@@ -1,38 +1,38 @@
-//! Loops along a row that threads share: a block, or a warp, has the row.
+//! Cooperative loops along a row that a block or a warp shares.
 //!
-//! What several loops of one row read from memory is read by the first one, and stays in registers for the others.
+//! What several loops of a row load from memory is loaded by the first one, and stays in registers for the others.
 
 use super::{Emitter, coordinates, parts_name};
-use crate::generate::spelling::Kind;
+use crate::generate::spelling::ScalarKind;
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::Value;
 
-/// Numbers of a row that a thread keeps at most.
+/// Registers of a thread that keep a row at most.
 const KEPT: i64 = 64;
 
-/// Who shares the loops of a row, and how.
+/// How threads share the loops of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// Threads that share a row.
     pub threads: u32,
-    /// Whether they are a warp of a block that has several rows.
+    /// Whether they are one warp of a block with a row per warp.
     pub by_warp: bool,
     /// The extents of the loops that the rest holds for.
     pub extents: Vec<i64>,
-    /// Elements side by side that a thread takes.
+    /// Vector width of a thread.
     pub width: i64,
-    /// How often it does: unrolled, with what is read kept. 0 for long rows, whose loops are not unrolled.
+    /// Iterations, unrolled, with loaded elements kept in registers. 0 for long rows, whose loops are not unrolled.
     pub turns: i64,
 }
 
-/// What is kept in an array: a value, at factors of the loop's variables, and the rest of the offset.
-type Kept = (Value, Vec<i64>, Affine);
+/// A load that is kept in an array: the value, the factors of the loop's variables, and the rest of the offset.
+type KeptRead = (Value, Vec<i64>, Affine);
 
-/// What the threads of a row keep, and the loop that is open.
+/// The registers that keep a row, and the open loop.
 #[derive(Clone, Default)]
-pub(super) struct Keeping {
+pub(super) struct RowCache {
     /// The arrays in registers: their names and types.
-    arrays: Vec<(Kept, String, &'static str)>,
+    arrays: Vec<(KeptRead, String, &'static str)>,
     /// The variables of the open loop, the place in an array, how many scopes are open, and how many variables there were.
     pub(super) open: Option<(Vec<Slot>, String, usize, usize)>,
     /// Whether no loop follows the open one.
@@ -45,7 +45,7 @@ impl Sharing {
         Sharing { threads, by_warp: false, extents: vec![], width: 1, turns: 0 }
     }
 
-    /// The number of a thread among those that share a row.
+    /// The thread's index among those that share a row.
     pub fn thread(&self) -> &'static str {
         if self.by_warp { "threadIdx.x % 32" } else { "threadIdx.x" }
     }
@@ -101,14 +101,19 @@ impl<'k> Emitter<'k> {
         self.close();
     }
 
-    /// The same for the last loop of a row, which keeps nothing.
+    /// The same for the last loop of a row, after which nothing is kept.
     pub fn along_at_last(&mut self, axes: &[(Slot, i64)], body: impl FnOnce(&mut Emitter<'k>)) {
         self.keeping.is_last = true;
         self.along("", axes, body);
     }
 
     /// The array, and the place in it, where what is read at this offset is kept; whether it is there already.
-    pub(super) fn kept(&mut self, v: Value, offset: &Affine, kind: Kind) -> Option<(String, bool)> {
+    pub(super) fn kept(
+        &mut self,
+        v: Value,
+        offset: &Affine,
+        kind: ScalarKind,
+    ) -> Option<(String, bool)> {
         let (slots, place, scopes, variables) = self.keeping.open.clone()?;
         let factors: Vec<i64> = slots.iter().map(|s| offset.factor(*s)).collect();
         let mut rest = offset.clone();

@@ -1,36 +1,36 @@
-//! Products whose left factor is normalised by rows, in one pass over its columns: the factor is in memory at no time.
+//! FlashAttention: `softmax(Q Kᵀ) V` in one pass over the keys, without materialising the scores.
 //!
 //! What is computed is `sum(t) e(s, t) / (sum(t) e(s, t)) * v(t, c)` with `e = exp(x - max(t) x)`, where `x` follows a product
-//! element by element. A block takes some rows `s`, and some columns `t` at a time, here called keys. It keeps in registers the
-//! largest element of every row so far and what belongs to it: the sum of the exponentials and the sums of their products. Where
-//! the largest element grows, both are scaled (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
+//! element by element. A block takes some rows `s` (queries), and some columns `t` (keys) at a time. It keeps in registers, for each row,
+//! the running maximum, the sum of the exponentials and the sums of their products, and rescales both sums where the maximum grows
+//! (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 //!
-//! Which products these are is found here. How they are cut is decided in [`cut`], blocks are written by [`frame`] with the
-//! multiplications of [`warps`] or [`threads`], and keys that do not count are left out by [`skip`].
+//! The pattern is matched here, [`tiling`] chooses the tile sizes, [`mod@kernel`] writes blocks with the products of [`tensor_cores`],
+//! [`simt`] or [`decode`], and [`masked_tiles`] skips keys that a mask hides.
 
-mod cut;
-mod few;
-mod frame;
-mod load;
-mod parts;
-mod shares;
-mod skip;
-mod threads;
-mod warps;
+mod decode;
+mod kernel;
+mod masked_tiles;
+mod simt;
+mod split_kv;
+mod tensor_cores;
+mod tile_load;
+mod tiling;
+mod warp_combine;
 
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
-use super::procedures::Known;
+use super::procedure::TypedShape;
 use super::product::{Contraction, size};
-use cut::{Cut, Sizes, Units};
-pub use frame::{Target, write};
+pub use kernel::{OutputTarget, write};
+use masked_tiles::MaskedTileSkip;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Reduce, Slot};
 use mlc_backends::reference::scalar::{Monoid, RealOp};
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::ir::{DType, Value};
-use skip::Skip;
 use std::collections::BTreeSet;
+use tiling::{AttentionExtents, AttentionTiling, MultiplyUnit};
 
 /// Columns of the result, and depth of the product within, up to which the pass pays: a block has as many registers.
 const WIDEST: i64 = 256;
@@ -38,10 +38,10 @@ const WIDEST: i64 = 256;
 const LEAST: i64 = 8;
 
 /// An element of a value: an index variable for each axis, none where the index is 0.
-type Place = (Value, Vec<Option<Slot>>);
+type ElementPlace = (Value, Vec<Option<Slot>>);
 
 /// The parts of such a product.
-pub struct OnePass {
+pub struct FlashAttention {
     /// The index variables of the result's axes.
     index: Vec<Int>,
     batch: Vec<(Slot, i64)>,
@@ -54,32 +54,32 @@ pub struct OnePass {
     inner: (Value, Vec<Int>),
     /// What its sums run over, the factor that belongs to the rows and the one that belongs to the keys.
     deep: Vec<(Slot, i64)>,
-    of_rows: Real,
-    of_keys: Real,
+    query: Real,
+    key: Real,
     /// The factor beside the normalised one.
-    right: Real,
+    value_factor: Real,
     /// The sum of products with the normalised factor.
     product: Value,
-    cut: Cut,
-    skip: Option<Skip>,
+    tiling: AttentionTiling,
+    skip: Option<MaskedTileSkip>,
     /// What has to be in memory.
     pub needed: Vec<Value>,
 }
 
 /// Follows an element through values that only read another one.
-struct Follower<'e, 'k> {
+struct ReadFollower<'e, 'k> {
     e: &'e mut Emitter<'k>,
     kernel: &'e KernelProgram,
 }
 
-impl Follower<'_, '_> {
-    fn indices((_, index): &Place) -> Vec<Int> {
+impl ReadFollower<'_, '_> {
+    fn indices((_, index): &ElementPlace) -> Vec<Int> {
         let zero = || Int::Affine(Affine { constant: 0, terms: vec![] });
         index.iter().map(|s| s.map_or_else(zero, Emitter::index)).collect()
     }
 
     /// The element that a float is, if it is one.
-    fn read(&self, of: Value, r: &Real) -> Option<Place> {
+    fn read(&self, of: Value, r: &Real) -> Option<ElementPlace> {
         let Real::Read(read) = r else { return None };
         if read.otherwise.is_some() {
             return None;
@@ -100,12 +100,12 @@ impl Follower<'_, '_> {
     }
 
     /// The code of the first value behind an element that does more than read one, and where it is read.
-    fn code(&mut self, mut at: Place) -> Option<(Place, Real)> {
+    fn code(&mut self, mut at: ElementPlace) -> Option<(ElementPlace, Real)> {
         loop {
             if self.e.stored.contains_key(&at.0) {
                 return None;
             }
-            let Body::Real(code) = self.e.placed(at.0, &Self::indices(&at))? else { return None };
+            let Body::Real(code) = self.e.body_at(at.0, &Self::indices(&at))? else { return None };
             match self.read(at.0, &code) {
                 Some(next) => at = next,
                 None => return Some((at, code)),
@@ -114,7 +114,7 @@ impl Follower<'_, '_> {
     }
 
     /// The same for what a float of the code of a value reads.
-    fn behind(&mut self, of: Value, r: &Real) -> Option<(Place, Real)> {
+    fn behind(&mut self, of: Value, r: &Real) -> Option<(ElementPlace, Real)> {
         let at = self.read(of, r)?;
         self.code(at)
     }
@@ -122,11 +122,11 @@ impl Follower<'_, '_> {
     /// The element that a reduction along one axis combines, with `along` in the place of its own variable.
     fn reduced(
         &mut self,
-        at: &Place,
+        at: &ElementPlace,
         code: &Real,
         monoid: Monoid,
         along: (Slot, i64),
-    ) -> Option<Place> {
+    ) -> Option<ElementPlace> {
         let Real::Reduce(r) = code else { return None };
         let [(own, n)] = r.over.as_slice() else { return None };
         if r.monoid != monoid || *n != along.1 {
@@ -138,10 +138,14 @@ impl Follower<'_, '_> {
     }
 }
 
-impl OnePass {
+impl FlashAttention {
     /// A product as such a one, for an emitter that knows what is stored.
-    pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, product: Value) -> Option<OnePass> {
-        let c = Contraction::of_any_size(e, kernel, product)?;
+    pub fn recognise(
+        e: &mut Emitter<'_>,
+        kernel: &KernelProgram,
+        product: Value,
+    ) -> Option<FlashAttention> {
+        let c = Contraction::recognise_any_size(e, kernel, product)?;
         let shape = kernel.program.ty(product).known_shape()?;
         if kernel.program.ty(product).dtype == DType::F64 {
             return None;
@@ -151,12 +155,12 @@ impl OnePass {
         let axes = |list: &[usize]| list.iter().map(|&a| (slots[a], shape[a] as i64)).collect();
         let (batch, rows, columns): (Vec<_>, Vec<_>, Vec<_>) =
             (axes(&c.batch), axes(&c.rows), axes(&c.columns));
-        let Body::Real(Real::Reduce(r)) = e.placed(product, &index)? else { return None };
+        let Body::Real(Real::Reduce(r)) = e.body_at(product, &index)? else { return None };
         let ([along], Real::Binary(RealOp::Mul, left, right)) = (r.over.as_slice(), &r.body) else {
             return None;
         };
         let along = *along;
-        let mut f = Follower { e: &mut *e, kernel };
+        let mut f = ReadFollower { e: &mut *e, kernel };
         // e / sum
         let (at, code) = f.behind(product, left)?;
         let Real::Binary(RealOp::Div, top, bottom) = &code else { return None };
@@ -181,11 +185,10 @@ impl OnePass {
             return None;
         }
         // The product behind x.
-        let scores = (scores_at.0, Follower::indices(&scores_at));
-        let found = e.look(std::slice::from_ref(&scores)).reductions;
+        let scores = (scores_at.0, ReadFollower::indices(&scores_at));
+        let found = e.analyse(std::slice::from_ref(&scores)).reductions;
         let (inner, rest) = found.split_first()?;
-        let spelled = |r: &(Value, Vec<Int>)| format!("{r:?}");
-        if rest.iter().any(|r| spelled(r) != spelled(inner)) {
+        if rest.iter().any(|r| r != inner) {
             return None;
         }
         // Index variables beyond these are known only where they were found.
@@ -201,12 +204,12 @@ impl OnePass {
             return None;
         }
         let inner = inner.clone();
-        Contraction::of_any_size(e, kernel, inner.0)?;
-        let Body::Real(Real::Reduce(sum)) = e.placed(inner.0, &inner.1)? else { return None };
+        Contraction::recognise_any_size(e, kernel, inner.0)?;
+        let Body::Real(Real::Reduce(sum)) = e.body_at(inner.0, &inner.1)? else { return None };
         let Reduce { over: deep, body: Real::Binary(RealOp::Mul, a, b), .. } = *sum else {
             return None;
         };
-        let sides = [a, b].map(|side| (e.look_at(inner.0, &side), *side));
+        let sides = [a, b].map(|side| (e.analyse_real(inner.0, &side), *side));
         let [a, b] = match sides[0].0.touched.contains(&along.0) {
             true => {
                 let [a, b] = sides;
@@ -214,7 +217,7 @@ impl OnePass {
             }
             false => sides,
         };
-        let outer = e.look_at(product, right);
+        let outer = e.analyse_real(product, right);
         let of_rows: BTreeSet<Slot> = rows.iter().map(|r| r.0).collect();
         let mut columns_of = columns.iter().map(|c| c.0);
         let apart = !a.0.touched.contains(&along.0)
@@ -222,7 +225,7 @@ impl OnePass {
             && outer.touched.is_disjoint(&of_rows)
             && columns_of.all(|c| !a.0.touched.contains(&c) && !b.0.touched.contains(&c));
         let fits = |n: i64| (LEAST..=WIDEST).contains(&n);
-        let sizes = Sizes {
+        let sizes = AttentionExtents {
             batch: size(&batch),
             rows: size(&rows),
             columns: size(&columns),
@@ -232,13 +235,15 @@ impl OnePass {
         if !apart || !fits(sizes.columns) || !fits(sizes.depth) || along.1 < LEAST {
             return None;
         }
-        let units = Units::of(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
-        let cut = Cut::of(sizes, units, kernel.tuning.processors);
-        let skip = Skip::of(e, kernel, &scores_at, inner.0).filter(|_| along.1 > cut.keys);
+        let units =
+            MultiplyUnit::for_factors(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
+        let cut = AttentionTiling::choose(sizes, units, kernel.tuning.processors);
+        let skip = MaskedTileSkip::recognise(e, kernel, &scores_at, inner.0)
+            .filter(|_| along.1 > cut.keys);
         let ((a, of_rows), (b, of_keys)) = (a, b);
         let right = (**right).clone();
         let needed = [a, b, outer].into_iter().flat_map(|f| f.reductions).map(|r| r.0).collect();
-        Some(OnePass {
+        Some(FlashAttention {
             index,
             batch,
             rows,
@@ -247,19 +252,19 @@ impl OnePass {
             scores,
             inner,
             deep,
-            of_rows,
-            of_keys,
-            right,
+            query: of_rows,
+            key: of_keys,
+            value_factor: right,
             product,
-            cut,
+            tiling: cut,
             skip,
             needed,
         })
     }
 
     /// What blocks leave for the last one of a tile, where each has a part of the keys only: for each tile and part.
-    pub fn parts(&self) -> Option<Known> {
-        let ([tiles, floats], parts) = (parts::extents(&self.cut), self.cut.parts);
+    pub fn parts(&self) -> Option<TypedShape> {
+        let ([tiles, floats], parts) = (split_kv::extents(&self.tiling), self.tiling.parts);
         let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();
         (parts > 1).then_some((DType::F32, shape))
     }

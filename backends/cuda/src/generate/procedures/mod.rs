@@ -1,105 +1,31 @@
-//! Operators whose kernels are written, not generated from a meaning: their launches, by the operators' names.
+//! Operators without a generated kernel: hand-written launches, looked up by the operator's name.
 
-mod choices;
-mod elimination;
-mod places;
+mod lu_determinant;
+mod nms_unique;
 mod roi_pooling;
+mod sort_scatter;
 mod trees;
 
-use super::kernel::{KernelProgram, Tuning, known, unsupported};
+use super::procedure::{Procedure, TypedShape};
 use super::recurrent;
-use super::{Generator, WAIT, bytes_of, identifier, spelling, take};
-use crate::launch::{Argument, Launch, Place};
-use mlc_backends::BackendError;
+use super::tuning::Tuning;
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::{DType, NodeId, Program, Value};
-use mlc_dsl::library::Library;
-use std::collections::HashMap;
-
-/// A value's type.
-pub type Known = (DType, Vec<usize>);
-
-/// A pointer that a function takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
-    /// An argument of the operator: `a0`, `a1`, ...
-    Argument(usize),
-    /// A result: `y0`, `y1`, ...
-    Result(usize),
-    /// Scratch memory of the procedure: `s0`, `s1`, ...
-    Scratch(usize),
-}
-
-/// One launch.
-pub struct Part {
-    /// What the function's name ends with.
-    pub name: &'static str,
-    /// Blocks; without any there is nothing to launch.
-    pub blocks: u64,
-    /// Threads of a block.
-    pub threads: u32,
-    /// What it takes, and whether it writes there.
-    pub operands: Vec<(Operand, bool)>,
-    /// Whether an index may be out of range: then `NODE` in the statements is the operator's number in the record.
-    pub faults: bool,
-    /// Its statements.
-    pub body: String,
-}
-
-impl Part {
-    /// What `KERNEL` is told: the threads of a block, and the registers of each where all of them are to be had.
-    fn limits(&self, is_together: bool) -> String {
-        match is_together {
-            true => format!("{}, {}", self.threads, (65536 / self.threads).min(255)),
-            false => self.threads.to_string(),
-        }
-    }
-}
-
-/// What is computed from its meaning before the launches of a procedure.
-pub struct Before {
-    /// The program, by the arguments that its inputs are.
-    pub program: fn(&Library, &[Known]) -> Result<Program, String>,
-    /// These arguments.
-    pub arguments: Vec<usize>,
-    /// The scratch memory that its only output goes to.
-    pub into: usize,
-}
-
-/// The launches of an application, in order.
-pub struct Procedure {
-    /// What lies in its scratch memory.
-    pub scratch: Vec<Known>,
-    /// What comes before the launches.
-    pub before: Option<Before>,
-    /// The launches.
-    pub parts: Vec<Part>,
-    /// In place of the last of these, a launch whose blocks wait for each other, where a device lets them.
-    pub together: Option<Part>,
-}
-
-impl Procedure {
-    /// One of launches alone.
-    pub fn of(scratch: Vec<Known>, parts: Vec<Part>) -> Procedure {
-        Procedure { scratch, before: None, parts, together: None }
-    }
-}
 
 /// Writes the launches for arguments and results of these types.
-type Writer = fn(&Env, &[Known], &[Known]) -> Result<Procedure, String>;
+type ProcedureWriter = fn(&Env, &[TypedShape], &[TypedShape]) -> Result<Procedure, String>;
 /// The same, for a device.
-type TunedWriter = fn(&Env, &[Known], Tuning) -> Result<Procedure, String>;
+type TunedWriter = fn(&Env, &[TypedShape], Tuning) -> Result<Procedure, String>;
 
 const TUNED_WRITERS: &[(&str, TunedWriter)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
-const WRITERS: &[(&str, Writer)] = &[
-    ("bit_cast", places::bit_cast),
-    ("sort_places", places::sort_places),
-    ("scatter", places::scatter),
-    ("det", elimination::det),
+const WRITERS: &[(&str, ProcedureWriter)] = &[
+    ("bit_cast", sort_scatter::bit_cast),
+    ("sort_places", sort_scatter::sort_places),
+    ("scatter", sort_scatter::scatter),
+    ("det", lu_determinant::det),
     ("roi_align", roi_pooling::roi_align),
     ("tree_ensemble", trees::tree_ensemble),
-    ("unique_rows", choices::unique_rows),
-    ("choose_boxes", choices::choose_boxes),
+    ("unique_rows", nms_unique::unique_rows),
+    ("choose_boxes", nms_unique::choose_boxes),
 ];
 
 /// True if there is code for the operator of this name.
@@ -110,161 +36,14 @@ pub fn is_known(operator: &str) -> bool {
 /// The launches of an application of the operator of this name; none if there is no code for it.
 pub fn write(
     operator: &str,
-    (env, tuning): (&Env, Tuning),
-    args: &[Known],
-    results: &[Known],
+    env: &Env,
+    tuning: Tuning,
+    args: &[TypedShape],
+    results: &[TypedShape],
 ) -> Option<Result<Procedure, String>> {
     if let Some((_, writer)) = TUNED_WRITERS.iter().find(|w| w.0 == operator) {
         return Some(writer(env, args, tuning));
     }
     let (_, writer) = WRITERS.iter().find(|w| w.0 == operator)?;
     Some(writer(env, args, results))
-}
-
-/// Gives these results of a node their places.
-pub fn place_results(
-    kernel: &KernelProgram,
-    node: NodeId,
-    is_placed: &dyn Fn(&Value) -> bool,
-    places: &mut HashMap<Value, Place>,
-    scratch: &mut u64,
-) -> Result<(), BackendError> {
-    let results = 0..kernel.program.node(node).types.len() as u32;
-    for v in results.map(|output| Value { node, output }).filter(is_placed) {
-        let place = match kernel.outputs.iter().find(|o| o.0 == v) {
-            Some((_, place)) => *place,
-            None => Place::Arena(take(scratch, bytes_of(&known(&kernel.program, v)?))?),
-        };
-        places.insert(v, place);
-    }
-    Ok(())
-}
-
-/// Where the values of a procedure are.
-struct Site<'a> {
-    k: usize,
-    first: usize,
-    kernel: &'a KernelProgram,
-    node: NodeId,
-    places: &'a HashMap<Value, Place>,
-    scratch: Vec<(Place, Known)>,
-}
-
-impl Site<'_> {
-    /// The name of an operand in a function, its place and its type.
-    fn operand(&self, operand: Operand) -> Result<(String, Place, Known), BackendError> {
-        let program = &self.kernel.program;
-        let value = |name: String, v: Value| Ok((name, self.places[&v], known(program, v)?));
-        match operand {
-            Operand::Argument(i) => value(format!("a{i}"), program.node(self.node).args[i]),
-            Operand::Result(i) => {
-                value(format!("y{i}"), Value { node: self.node, output: i as u32 })
-            }
-            Operand::Scratch(i) => {
-                let (place, ty) = &self.scratch[i];
-                Ok((format!("s{i}"), *place, ty.clone()))
-            }
-        }
-    }
-}
-
-impl Generator<'_> {
-    /// The launches of a procedure; its results, and what else is to be equal to them, become places.
-    pub(super) fn procedure(
-        &mut self,
-        (k, first, once): (usize, usize, bool),
-        kernel: &KernelProgram,
-        node: NodeId,
-        places: &mut HashMap<Value, Place>,
-        scratch: &mut u64,
-    ) -> Result<Vec<Launch>, BackendError> {
-        let procedure = &kernel.procedures[&node];
-        place_results(kernel, node, &|_| true, places, scratch)?;
-        let mut own = vec![];
-        for ty in &procedure.scratch {
-            own.push((Place::Arena(take(scratch, bytes_of(ty))?), ty.clone()));
-        }
-        let site = Site { k, first, kernel, node, places, scratch: own };
-        if let Some(before) = &procedure.before {
-            self.before(before, &site, once, scratch)?;
-        }
-        let mut out = vec![];
-        for part in procedure.parts.iter().filter(|p| p.blocks > 0) {
-            out.push(self.part(part, &site, false)?);
-        }
-        if let Some(part) = &procedure.together {
-            let mut launch = self.part(part, &site, true)?;
-            launch.instead = out.pop().map(Box::new);
-            out.push(launch);
-        }
-        Ok(out)
-    }
-
-    /// Adds the launches of what is computed from its meaning.
-    fn before(
-        &mut self,
-        before: &Before,
-        site: &Site<'_>,
-        once: bool,
-        scratch: &mut u64,
-    ) -> Result<(), BackendError> {
-        let (mut inputs, mut types) = (vec![], vec![]);
-        for &i in &before.arguments {
-            let (_, place, ty) = site.operand(Operand::Argument(i))?;
-            inputs.push(place);
-            types.push(ty);
-        }
-        let program = (before.program)(self.library, &types).map_err(unsupported)?;
-        let outputs = [site.scratch[before.into].0];
-        let kernel = KernelProgram::of(program, self.library, (inputs, &outputs), self.tuning)?;
-        let name = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
-        self.launch_stages((site.k, name, site.first, once), &kernel, scratch)
-    }
-
-    /// The launch of a part; `together` if its blocks wait for each other.
-    fn part(
-        &mut self,
-        part: &Part,
-        site: &Site<'_>,
-        together: bool,
-    ) -> Result<Launch, BackendError> {
-        let grid = u32::try_from(part.blocks).ok().filter(|&b| b <= i32::MAX as u32);
-        let grid =
-            grid.ok_or_else(|| unsupported(format!("a launch of {} blocks", part.blocks)))?;
-        let (mut parameters, mut arguments) = (vec![], vec![]);
-        for &(operand, written) in &part.operands {
-            let (name, place, ty) = site.operand(operand)?;
-            let constant = if written { "" } else { "const " };
-            // What other blocks write meanwhile is read from memory every time.
-            let pointer = if together && written { "PLAIN" } else { "GLOBAL" };
-            parameters.push(format!("{pointer}({constant}{}) {name}", spelling::stored(ty.0)));
-            self.reads(place);
-            arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
-        }
-        if part.faults {
-            parameters.push("GLOBAL(unsigned long long) fault".into());
-            arguments.push(Argument::fault());
-        }
-        if together {
-            parameters.push("PLAIN(unsigned) grid".into());
-            arguments.push(Argument::grid());
-        }
-        let number = (site.first + site.node.0 as usize).to_string();
-        let body = part.body.replace("NODE", &number);
-        let wait = if together { "" } else { WAIT };
-        let text = format!("({}) {{\n{wait}{body}}}\n", parameters.join(", "));
-        let of_kernel = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
-        let name = identifier(&format!("{of_kernel}_{}", part.name));
-        let name = format!("kernel_{}_{name}", self.names.len());
-        let limits = part.limits(together);
-        let function = self.names.entry(format!("{limits} {text}")).or_insert(name).clone();
-        let what = site.kernel.program.ty(Value { node: site.node, output: 0 });
-        let source = format!(
-            "// {}: {what}, {} of its launches.\nKERNEL({limits}) {function}{text}",
-            self.kernel_words(site.k),
-            part.name
-        );
-        let (grid, block) = ([grid, 1, 1], part.threads);
-        Ok(Launch { function, source, grid, block, arguments, kernel: site.k, instead: None })
-    }
 }

@@ -1,8 +1,8 @@
-//! The operator that pools regions of images: its kernel.
+//! ROI pooling (ROI align).
 
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, TypedShape};
 use super::super::spelling as spell;
-use super::places::{each, elements, index, narrowed, part, widened};
-use super::{Known, Operand, Part, Procedure};
+use super::sort_scatter::{each, elements, index, narrowed, part, widened};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::Attr;
 
@@ -10,7 +10,11 @@ use mlc_dsl::ir::Attr;
 const MOST_SAMPLES: i64 = 1 << 12;
 
 /// A bin of a region and channel for each thread. Places and sums have 64 bits, so that a bin has as many samples as in the reference.
-pub fn roi_align(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn roi_align(
+    env: &Env,
+    args: &[TypedShape],
+    results: &[TypedShape],
+) -> Result<Procedure, String> {
     let ([(dtype, images), (of_corners, _), _], [(_, shape)]) = (args, results) else {
         return Err("three arguments yield one result".into());
     };
@@ -91,5 +95,5 @@ pub fn roi_align(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedu
     let mut operands: Vec<_> = (0..3).map(|i| (Operand::Argument(i), false)).collect();
     operands.push((Operand::Result(0), true));
     let pool = part("pool", count, operands, t);
-    Ok(Procedure::of(vec![], vec![Part { faults: true, ..pool }]))
+    Ok(Procedure::new(vec![], vec![ProcedureLaunch { faults: true, ..pool }]))
 }

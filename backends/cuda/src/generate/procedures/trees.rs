@@ -1,12 +1,11 @@
-//! Ensembles of decision trees: their kernels.
+//! Decision-tree ensembles.
 //!
-//! Where branches lead is known when code is generated, and is a table in the code. Which members a node has, modes and lists in memory
-//! decide: they are divided among the nodes before every run.
+//! Where branches lead is known when code is generated, and is a table in the code. Set members, modes and lists in memory
+//! are distributed to the nodes before every run.
 
-use super::super::recurrent::Text;
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, Statements, TypedShape};
 use super::super::spelling as spell;
-use super::places::{each, index, narrowed, part, widened};
-use super::{Known, Operand, Part, Procedure};
+use super::sort_scatter::{each, index, narrowed, part, widened};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, DType};
 
@@ -17,7 +16,7 @@ const THREADS: u32 = 256;
 const MOST_LEAVES: i64 = 1 << 24;
 
 /// Weights of leaves that have any number of them.
-struct Weights {
+struct LeafWeights {
     /// Their places, in the order of their leaves.
     order: Vec<i64>,
     /// Where those of each leaf begin in that order, and the end.
@@ -25,19 +24,19 @@ struct Weights {
 }
 
 /// The shape of the trees: nodes are numbers from 0 on, the leaf `i` is `-1 - i`.
-struct Trees {
+struct TreeEnsemble {
     features: Vec<i64>,
     missing: Vec<i64>,
     branches: [Vec<i64>; 2],
     roots: Vec<i64>,
     leaf_targets: Vec<i64>,
     /// None if every leaf has the weight of its number.
-    listed: Option<Weights>,
+    listed: Option<LeafWeights>,
 }
 
-impl Trees {
+impl TreeEnsemble {
     /// The trees of an application with so many splits, modes and weights.
-    fn of(env: &Env, n: usize, modes: usize, weights: usize) -> Result<Trees, String> {
+    fn of(env: &Env, n: usize, modes: usize, weights: usize) -> Result<TreeEnsemble, String> {
         let list = |name: &str| {
             let integers = env.attr(name).and_then(Attr::as_i64s);
             integers.ok_or_else(|| format!("`{name}` is a list of integers"))
@@ -64,7 +63,8 @@ impl Trees {
         missing.resize(n, 0);
         let leaf_targets = list("leaf_targets")?;
         let listed = by_leaf(&list("leaves")?, weights)?;
-        let mut trees = Trees { features, missing, branches, roots: roots?, leaf_targets, listed };
+        let mut trees =
+            TreeEnsemble { features, missing, branches, roots: roots?, leaf_targets, listed };
         // A root both of whose branches are the same leaf is that leaf.
         for root in &mut trees.roots {
             let [a, b] = [0, 1].map(|k| trees.branches[k][*root as usize]);
@@ -91,7 +91,7 @@ impl Trees {
 }
 
 /// The weights of each leaf, if `leaves` tells whose they are.
-fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<Weights>, String> {
+fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<LeafWeights>, String> {
     if leaves.is_empty() {
         return Ok(None);
     }
@@ -103,11 +103,11 @@ fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<Weights>, String> {
     order.sort_by_key(|&place| leaves[place as usize]);
     let sorted: Vec<i64> = order.iter().map(|&place| leaves[place as usize]).collect();
     let first = (0..most + 2).map(|l| sorted.partition_point(|&s| s < l) as i64).collect();
-    Ok(Some(Weights { order, first }))
+    Ok(Some(LeafWeights { order, first }))
 }
 
 /// A table of integers.
-fn table(t: &mut Text, name: &str, entries: &[i64]) {
+fn table(t: &mut Statements, name: &str, entries: &[i64]) {
     let entries: Vec<String> = entries.iter().map(|e| spell::int(*e)).collect();
     // There is no table without entries.
     let list = if entries.is_empty() { "0".into() } else { entries.join(", ") };
@@ -115,7 +115,7 @@ fn table(t: &mut Text, name: &str, entries: &[i64]) {
 }
 
 /// The loop of a block that numbers entries in order: `counts` is 1 for what counts, `put` stores the number `ordinal` of `at`.
-fn numbered(t: &mut Text, kind: &str, count: usize, counts: &str, put: &str) {
+fn numbered(t: &mut Statements, kind: &str, count: usize, counts: &str, put: &str) {
     t.line(1, "before = 0;");
     t.line(1, format!("for ({kind} from = 0; from < {count}; from += {THREADS}) {{"));
     t.line(2, format!("{kind} at = from + threadIdx.x;"));
@@ -131,7 +131,11 @@ fn numbered(t: &mut Text, kind: &str, count: usize, counts: &str, put: &str) {
 
 /// For every row of `x[b, n]` the sum, mean, least or largest weight of the leaves that the trees lead to: members are divided among nodes,
 /// every row follows every tree, then every target combines what is its own in the order of the trees.
-pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, String> {
+pub fn tree_ensemble(
+    env: &Env,
+    args: &[TypedShape],
+    results: &[TypedShape],
+) -> Result<Procedure, String> {
     let ([(dtype, shape), (_, splits), (_, modes), (_, members), (_, weights)], [(_, of)]) =
         (args, results)
     else {
@@ -141,7 +145,7 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
         return Err("the argument and the result have two axes".into());
     };
     let (nodes, members, leaves) = (splits[0], members[0], weights[0]);
-    let trees = Trees::of(env, nodes, modes[0], leaves)?;
+    let trees = TreeEnsemble::of(env, nodes, modes[0], leaves)?;
     let walk = trees.walk()?;
     let combine = env.attr("aggregate").and_then(Attr::as_i64).unwrap_or(1);
     let all = (b * trees.roots.len().max(targets)).max(members).max(nodes) as u64;
@@ -150,7 +154,7 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     let argument = |i: usize| (Operand::Argument(i), false);
     let scratch = |i: usize, written: bool| (Operand::Scratch(i), written);
 
-    let mut divide = Text::default();
+    let mut divide = Statements::default();
     divide.line(1, "SHARED(long long, integer_parts, 32);");
     table(&mut divide, "walk", &walk);
     divide.line(1, "long long before;");
@@ -161,8 +165,14 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     divide.line(1, format!("if (threadIdx.x == 0) s1[{}] = before;", members + 1));
     let operands = vec![argument(2), argument(3), scratch(0, true), scratch(1, true)];
     let blocks = u64::from(b > 0 && !walk.is_empty());
-    let divide =
-        Part { name: "members", blocks, threads: THREADS, operands, faults: false, body: divide.0 };
+    let divide = ProcedureLaunch {
+        name: "members",
+        blocks,
+        threads: THREADS,
+        operands,
+        faults: false,
+        body: divide.0,
+    };
 
     let mut follow = each((b * trees.roots.len()) as u64, kind);
     for (name, entries) in [
@@ -236,7 +246,7 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     total.line(1, format!("for ({kind} tree = 0; tree < {}; ++tree) {{", trees.roots.len()));
     total.line(2, format!("long long leaf = s2[row * {} + tree];", trees.roots.len()));
     let known = trees.leaf_targets.len();
-    if let Some(Weights { order, first }) = &trees.listed {
+    if let Some(LeafWeights { order, first }) = &trees.listed {
         let mut first = first.clone();
         first.push(order.len() as i64);
         table(&mut total, "order", order);
@@ -268,6 +278,10 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
         (DType::I64, vec![members + 2]),
         (DType::I64, vec![b, trees.roots.len()]),
     ];
-    let parts = vec![divide, Part { faults: true, ..follow }, Part { faults: true, ..total }];
-    Ok(Procedure::of(scratch, parts))
+    let parts = vec![
+        divide,
+        ProcedureLaunch { faults: true, ..follow },
+        ProcedureLaunch { faults: true, ..total },
+    ];
+    Ok(Procedure::new(scratch, parts))
 }

@@ -1,32 +1,32 @@
-//! What follows a product element by element, as far as libraries compute it: what is added to it, and an activation.
+//! Epilogues that libraries can fuse into a product: an added tensor, a bias and an activation.
 
 use super::super::emit::{Emitter, offset_of};
 use super::super::kernel::KernelProgram;
 use super::Product;
 use super::gelu_tanh;
-use super::in_memory::{in_memory, number};
+use super::strided_read::{in_memory, number};
 use crate::matrix_product::Activation;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Read, Real};
 use mlc_backends::reference::scalar::RealOp;
 use mlc_dsl::ir::Value;
 
-/// What is done to a product.
+/// The epilogue of a product.
 #[derive(Default)]
 pub struct Epilogue {
-    /// A tensor of the same extents is added.
+    /// A residual of the same extents.
     pub added: Option<Value>,
-    /// Numbers for each channel are added.
+    /// A bias for each channel.
     pub bias: Option<Value>,
-    /// What is done to the sum.
+    /// The activation of the sum.
     pub activation: Option<Activation>,
     /// How often the product is a term of the sum.
     products: usize,
 }
 
 impl Epilogue {
-    /// How `v` is made of a product, at the same index; `is_bias` knows offsets of what is added to each channel.
-    pub fn of(
+    /// The epilogue by which `v` follows from a product at the same index; `is_bias` tells the offsets of a bias.
+    pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
@@ -39,15 +39,19 @@ impl Epilogue {
             return Some(out);
         }
         if let Some(inner) = gelu_tanh::argument(e, v, p) {
-            out = Epilogue::of(e, kernel, inner, p, is_bias)?;
+            out = Epilogue::recognise(e, kernel, inner, p, is_bias)?;
             let is_first = out.activation.replace(Activation::GeluTanh).is_none();
             return is_first.then_some(out);
         }
-        let Body::Real(body) = e.placed(v, &p.index)? else { return None };
+        let Body::Real(body) = e.body_at(v, &p.index)? else { return None };
         let (of, body) = unfolded(e, v, body, p)?;
         let rectified = zero_or_more(e, of, &body, p);
         out.activation = rectified.map(|_| Activation::Relu);
-        Finder { e, kernel, v, p, is_bias }.terms(of, rectified.unwrap_or(&body), &mut out)?;
+        EpilogueFinder { e, kernel, v, p, is_bias }.terms(
+            of,
+            rectified.unwrap_or(&body),
+            &mut out,
+        )?;
         (out.products == 1).then_some(out)
     }
 }
@@ -67,7 +71,7 @@ fn unfolded(e: &mut Emitter<'_>, of: Value, r: Real, p: &Product) -> Option<(Val
     if next == p.value || e.stored.contains_key(&next) || kernel.constant(next).is_some() {
         return Some((of, r));
     }
-    match e.placed(next, &read.index) {
+    match e.body_at(next, &read.index) {
         Some(Body::Real(inner)) => unfolded(e, next, inner, p),
         _ => None,
     }
@@ -90,7 +94,7 @@ fn zero_or_more<'r>(e: &mut Emitter<'_>, of: Value, r: &'r Real, p: &Product) ->
     }
 }
 
-struct Finder<'f, 'k> {
+struct EpilogueFinder<'f, 'k> {
     e: &'f mut Emitter<'k>,
     kernel: &'f KernelProgram,
     v: Value,
@@ -98,7 +102,7 @@ struct Finder<'f, 'k> {
     is_bias: &'f dyn Fn(&Affine) -> bool,
 }
 
-impl Finder<'_, '_> {
+impl EpilogueFinder<'_, '_> {
     /// Adds the terms of a sum.
     fn terms(&mut self, of: Value, r: &Real, out: &mut Epilogue) -> Option<()> {
         let (of, r) = unfolded(self.e, of, r.clone(), self.p)?;

@@ -1,10 +1,10 @@
-//! The activation `gelu_tanh` behind a product, however its definition was unfolded: it is told by the numbers that it yields.
+//! Detects the tanh approximation of GELU behind a product, however it was unfolded, by evaluating the expression at sample points.
 
 use super::super::emit::{Emitter, offset_of, offset_read};
-use super::super::kernel::{KernelProgram, known};
+use super::super::kernel::{KernelProgram, known_type};
 use super::Product;
 use super::epilogue::source;
-use super::in_memory::number;
+use super::strided_read::number;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Read, Real};
 use mlc_dsl::ir::Value;
@@ -27,16 +27,16 @@ pub fn argument(e: &mut Emitter<'_>, v: Value, p: &Product) -> Option<Value> {
     let mut at = 0;
     while let Some(&of) = before.get(at).filter(|_| at < MOST) {
         at += 1;
-        let is_like = known(&e.kernel().program, of).is_ok_and(|ty| ty.1 == p.shape);
+        let is_like = known_type(&e.kernel().program, of).is_ok_and(|ty| ty.1 == p.shape);
         if !is_like || of == p.value || of != v && e.stored.contains_key(&of) {
             continue;
         }
-        if let Some(Body::Real(body)) = e.placed(of, &p.index) {
+        if let Some(Body::Real(body)) = e.body_at(of, &p.index) {
             sources(e.kernel(), of, &body, &mut before);
         }
     }
     let is_argument = |inner: &Value| {
-        let mut curve = Curve { e, p, inner: *inner, left: SAMPLES.len() * MOST * MOST };
+        let mut curve = SampledFunction { e, p, inner: *inner, left: SAMPLES.len() * MOST * MOST };
         SAMPLES.iter().all(|&x| {
             let y = curve.at(v, &p.index, x);
             y.is_some_and(|y| (y - gelu_tanh(x)).abs() <= TOLERANCE * x.abs().max(1.0))
@@ -59,7 +59,7 @@ fn sources(kernel: &KernelProgram, of: Value, r: &Real, to: &mut Vec<Value>) {
 }
 
 /// A value as a function of another one at the same place.
-struct Curve<'c, 'k> {
+struct SampledFunction<'c, 'k> {
     e: &'c mut Emitter<'k>,
     p: &'c Product,
     inner: Value,
@@ -67,11 +67,11 @@ struct Curve<'c, 'k> {
     left: usize,
 }
 
-impl Curve<'_, '_> {
+impl SampledFunction<'_, '_> {
     /// What it is where the other one is `x`, without rounding; `None` if it depends on more.
     fn at(&mut self, of: Value, index: &[Int], x: f64) -> Option<f64> {
         self.left = self.left.checked_sub(1)?;
-        match self.e.placed(of, index)? {
+        match self.e.body_at(of, index)? {
             Body::Real(body) => self.float(of, &body, x),
             _ => None,
         }

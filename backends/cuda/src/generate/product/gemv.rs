@@ -1,12 +1,12 @@
-//! Products of a matrix with a vector, or with a few: the matrix is read once, in accesses of 16 bytes where it allows them.
+//! GEMV and its batched form for a few vectors: the matrix is streamed once, in accesses of 16 bytes where it allows them.
 //!
-//! Where the matrix lies side by side along the depth, a warp takes columns of the result, and its threads share the depth.
-//! Otherwise neighbouring threads take neighbouring columns, and the others share the depth. Sums come together in shared memory.
+//! Where the matrix is contiguous along the depth, a warp takes columns of the result, and its threads share the depth.
+//! Otherwise neighbouring threads take neighbouring columns, and the others share the depth. Sums are combined in shared memory.
 
-use super::super::emit::{Emitter, coordinates, side_by_side};
+use super::super::emit::{Emitter, coordinates, vector_width};
 use super::super::spelling as spell;
-use super::factor::{THREADS, runs_along_depth};
 use super::simt::open_unrolled;
+use super::smem_pipeline::{THREADS, runs_along_depth};
 use super::split_k;
 use super::{Product, size};
 use mlc_backends::reference::code::Slot;
@@ -25,33 +25,33 @@ const SUMS: i64 = 64;
 /// Bytes that a block reads from which on more blocks pay for adding their sums.
 const MANY: i64 = 100_000;
 
-/// How such a product is cut into blocks.
+/// The tiling of a GEMV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Thin {
+pub struct Gemv {
     /// Whether a warp takes whole columns.
     along_depth: bool,
-    /// Elements of the matrix that a thread reads at once.
+    /// Vector width of the loads of the matrix.
     width: i64,
     /// Columns of a warp and warps that share them; or threads side by side.
     columns: i64,
     sharing: i64,
-    /// Parts of the depth: of more than one, the block that ends last adds the sums.
+    /// Parts of the depth (split-K).
     pub parts: i64,
 }
 
-impl Thin {
+impl Gemv {
     /// For a product whose matrix is the factor of columns.
-    pub fn of(e: &mut Emitter<'_>, p: &Product, processors: u32) -> Thin {
+    pub fn choose(e: &mut Emitter<'_>, p: &Product, processors: u32) -> Gemv {
         let (rows, n, depth) = (size(&p.rows), size(&p.columns), size(&p.deep));
         let most = if p.double { 2 } else { 8 }.min(SUMS / rows);
-        let read = e.look_at_term(p.value, &p.factors[1]).offsets;
+        let read = e.analyse_term(p.value, &p.factors[1]).offsets;
         let bytes = read.iter().map(|o| e.type_of(o.0).size() as i64).min().unwrap_or(8);
         let most = most.min(16 / bytes);
         let packs = |e: &mut Emitter<'_>, axes: &[(Slot, i64)]| {
-            let width = side_by_side(axes, most);
+            let width = vector_width(axes, most);
             let value = |e: &mut Emitter<'_>| drop(e.term_of(p.value, p.double, &p.factors[1]));
-            let accesses = e.trial(|e| e.lanes("place", axes, width, value));
-            (width > 1 && accesses.together > accesses.apart).then_some(width)
+            let accesses = e.count_accesses(|e| e.lanes("place", axes, width, value));
+            (width > 1 && accesses.vectorized > accesses.scalar).then_some(width)
         };
         let (across, down) = (packs(e, &p.columns), packs(e, &p.deep));
         let along_depth = match (across, down) {
@@ -61,24 +61,24 @@ impl Thin {
         };
         let width = if along_depth { down } else { across }.unwrap_or(1);
         let (batch, processors) = (size(&p.batch), i64::from(processors));
-        let mut thin = Thin { along_depth, width, columns: 1, sharing: 1, parts: 1 };
-        let blocks = |t: &Thin| batch * (n / t.of_block()).max(1);
+        let mut gemv = Gemv { along_depth, width, columns: 1, sharing: 1, parts: 1 };
+        let blocks = |t: &Gemv| batch * (n / t.of_block()).max(1);
         if along_depth {
-            let enough = [4, 2].map(|columns| Thin { columns, ..thin });
+            let enough = [4, 2].map(|columns| Gemv { columns, ..gemv });
             let mut enough = enough.into_iter().filter(|t| t.columns * rows <= SUMS);
-            thin = enough.find(|t| blocks(t) >= 2 * processors).unwrap_or(thin);
-            while thin.columns == 1 && thin.sharing < WARPS && blocks(&thin) < processors {
-                thin.sharing *= 2;
+            gemv = enough.find(|t| blocks(t) >= 2 * processors).unwrap_or(gemv);
+            while gemv.columns == 1 && gemv.sharing < WARPS && blocks(&gemv) < processors {
+                gemv.sharing *= 2;
             }
         } else {
-            let sizes = [16, 8, 4].map(|columns| Thin { columns, ..thin });
-            thin = sizes.into_iter().find(|t| blocks(t) >= 2 * processors).unwrap_or(sizes[2]);
+            let sizes = [16, 8, 4].map(|columns| Gemv { columns, ..gemv });
+            gemv = sizes.into_iter().find(|t| blocks(t) >= 2 * processors).unwrap_or(sizes[2]);
         }
-        let busy = blocks(&thin).max(1);
-        if busy < processors / 2 && thin.of_block() * depth * 4 > MANY {
-            thin.parts = (processors / busy).min(depth / 512).clamp(1, 32);
+        let busy = blocks(&gemv).max(1);
+        if busy < processors / 2 && gemv.of_block() * depth * 4 > MANY {
+            gemv.parts = (processors / busy).min(depth / 512).clamp(1, 32);
         }
-        thin
+        gemv
     }
 
     /// Columns of a block.
@@ -118,7 +118,7 @@ impl Thin {
         }
         match self.along_depth {
             true => self.by_columns(e, p),
-            false => self.side_by_side(e, p),
+            false => self.vector_width(e, p),
         }
         e.line("__syncthreads();");
         let all = format!("for (int at = threadIdx.x; at < {}; at += {THREADS})", rows * own);
@@ -212,10 +212,10 @@ impl Thin {
     }
 
     /// Neighbouring threads take neighbouring columns.
-    fn side_by_side(&self, e: &mut Emitter<'_>, p: &Product) {
+    fn vector_width(&self, e: &mut Emitter<'_>, p: &Product) {
         let (rows, n, kind) = (size(&p.rows), size(&p.columns), e.index_type());
         let (real, width, own) = (spell::real(p.double), self.width, self.columns);
-        let steps = side_by_side(&p.deep, 4);
+        let steps = vector_width(&p.deep, 4);
         e.line(format!("int x = thread % {own}, y = threadIdx.x / {own};"));
         e.line(format!("{kind} place = column + x * {width};"));
         e.line(format!("{real} sum[{rows}][{width}] = {{}};"));

@@ -1,13 +1,13 @@
-//! Tiles of products by tensor cores: eight warps, two by four, multiply fragments of the tiles in shared memory.
+//! Tensor-core mainloop (`mma`): eight warps, two by four, multiply fragments of the tiles in shared memory.
 //!
-//! Which elements a thread's registers hold is said at `MMA` in `prelude.cuh`. Sums have 32 bits. Where something is added to a factor
-//! of integers, so that it fits bytes, the other factor is multiplied with ones besides: as often as that is what a sum is too large by.
+//! Register layouts are those of `MMA` in `prelude.cuh`. Accumulators have 32 bits. Where a zero point is added to an integer factor so
+//! that it fits a byte, the other factor is also multiplied with ones, which gives what a sum is too large by.
 
-use super::super::emit::{Emitter, coordinates, side_by_side};
-use super::factor::{Element, Factor};
+use super::super::emit::{Emitter, coordinates, vector_width};
 use super::simt::open_unrolled;
+use super::smem_pipeline::{FactorTile, TileElement};
 use super::tile_config::SIDE;
-use super::{Bytes, Product};
+use super::{Int8Factors, Product};
 use mlc_dsl::ir::DType;
 
 /// Rows and columns of the warps of a block.
@@ -42,23 +42,23 @@ fn shifted(p: &Product) -> Option<usize> {
 }
 
 /// The bits of the elements of a line that a register holds, from a step on.
-fn word(f: &Factor<'_>, line: &str, step: &str) -> String {
+fn word(f: &FactorTile<'_>, line: &str, step: &str) -> String {
     let at = |step: &str| f.place("tile", line, step);
     match f.element {
-        Element::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
+        TileElement::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
         _ => format!("tf32_bits({}[{}])", f.name, at(step)),
     }
 }
 
 /// Reads four matrices of 8 by 8 elements of 16 bits, of which each lane names eight elements side by side: `line` and `step` of the
 /// first of them. Where the lines of a step lie side by side in shared memory, they are turned.
-fn four_matrices(e: &mut Emitter<'_>, f: &Factor<'_>, to: &str, line: &str, step: &str) {
+fn four_matrices(e: &mut Emitter<'_>, f: &FactorTile<'_>, to: &str, line: &str, step: &str) {
     let load = if f.by_step { "load_matrices_turned" } else { "load_matrices" };
     e.line(format!("{load}({to}, {} + ({}));", f.name, f.place("tile", line, step)));
 }
 
 /// Reads a fragment of 16 rows and 16 steps: its quarters are those of 8 rows and 8 steps, first along the rows.
-fn matrices_of_rows(e: &mut Emitter<'_>, left: &Factor<'_>) {
+fn matrices_of_rows(e: &mut Emitter<'_>, left: &FactorTile<'_>) {
     let (line, step) = match left.by_step {
         true => ("lane / 8 % 2 * 8", "lane / 16 * 8 + lane % 8"),
         false => ("lane % 16", "lane / 16 * 8"),
@@ -68,7 +68,7 @@ fn matrices_of_rows(e: &mut Emitter<'_>, left: &Factor<'_>) {
 }
 
 /// Reads fragments of 8 columns and 16 steps: two at once, or one of 32 steps.
-fn matrices_of_columns(e: &mut Emitter<'_>, right: &Factor<'_>, columns: i64) {
+fn matrices_of_columns(e: &mut Emitter<'_>, right: &FactorTile<'_>, columns: i64) {
     if columns == 1 {
         let (line, step) =
             if right.by_step { ("x", "lane") } else { ("x + lane % 8", "lane / 8 * 8") };
@@ -95,26 +95,26 @@ fn matrices_of_columns(e: &mut Emitter<'_>, right: &Factor<'_>, columns: i64) {
 }
 
 /// Writes the steps of a tile.
-pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
     let (rows, columns) = fragments(p);
-    let bytes = |b: Bytes| {
+    let bytes = |b: Int8Factors| {
         let [a, b] = b.types.map(|d| if d == DType::U8 { "u8" } else { "s8" });
         format!("mma_16832_{a}{b}")
     };
     let of_bytes = p.bytes.map(bytes).unwrap_or_default();
     let (name, steps, own, apart) = match p.element {
-        Element::Byte(_) => (of_bytes.as_str(), 32, "within * 4", 16),
-        Element::Half(DType::BF16) => ("mma_16816_bf16", 16, "within * 2", 8),
-        Element::Half(_) => ("mma_16816", 16, "within * 2", 8),
+        TileElement::Byte(_) => (of_bytes.as_str(), 32, "within * 4", 16),
+        TileElement::Half(DType::BF16) => ("mma_16816_bf16", 16, "within * 2", 8),
+        TileElement::Half(_) => ("mma_16816", 16, "within * 2", 8),
         _ => ("mma_1688_tf32", 8, "within", 4),
     };
-    if let (Element::Half(_), 1) = (p.element, columns) {
+    if let (TileElement::Half(_), 1) = (p.element, columns) {
         e.line("unsigned four[4];");
     }
     e.line("#pragma unroll");
     e.open(&format!("for (int k = 0; k < {}; k += {steps})", p.tiling.step));
     let step = [format!("(k + {own})"), format!("(k + {own} + {apart})")];
-    let is_half = matches!(p.element, Element::Half(_));
+    let is_half = matches!(p.element, TileElement::Half(_));
     e.line(format!("unsigned b[{columns}][2];"));
     if is_half {
         matrices_of_columns(e, right, columns);
@@ -151,9 +151,10 @@ pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Fac
 pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
     let kind = e.index_type();
     let (rows, columns) = fragments(p);
-    let mut width = side_by_side(&p.columns, 2);
-    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0][0]")));
-    if accesses.together == 0 {
+    let mut width = vector_width(&p.columns, 2);
+    let accesses =
+        e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0][0]")));
+    if accesses.vectorized == 0 {
         width = 1;
     }
     open_unrolled(e, "i", 2 * rows);

@@ -1,41 +1,41 @@
-//! Sums of products, found in meanings: matrix products, convolutions and other contractions alike.
+//! Contractions (sums of products), recognised in meanings: GEMM, convolution and any other einsum alike.
 //!
 //! An axis that only the first factor depends on belongs to the rows, one that only the second depends on to the columns, one
-//! that both depend on to the batch. An axis that the meaning takes apart by division, as that of the groups of a convolution, is
-//! two: the group belongs to the batch, its members to the rows. How such a sum is computed is decided by its extents alone ([`Tiling`]).
+//! that both depend on to the batch. An axis that the meaning divides, as that of the groups of a convolution, is
+//! two: the group belongs to the batch, its members to the rows. The extents alone decide how it is tiled ([`Tiling`]).
 
-pub(crate) mod convolutions;
+pub(crate) mod convolution_match;
 mod epilogue;
-pub(crate) mod factor;
 mod gelu_tanh;
+pub(crate) mod gemm_match;
 mod gemv;
-pub(crate) mod in_memory;
-pub(crate) mod matrices;
 mod mma;
 pub(crate) mod simt;
+pub(crate) mod smem_pipeline;
 mod split_k;
+pub(crate) mod strided_read;
 pub(crate) mod tile_config;
 pub(crate) mod tiled;
-pub(crate) mod unaligned;
+pub(crate) mod transposed_weights;
 pub(crate) mod warpgroups;
 
 use super::emit::Emitter;
-use super::kernel::{KernelProgram, Tuning};
+use super::kernel::KernelProgram;
 use super::ranges;
-use factor::Element;
-use gemv::Thin;
+use super::tuning::{Tuning, Warpgroups};
+use gemv::Gemv;
 use mlc_backends::reference::accelerated::affine::divided;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::scalar::{IntOp, Monoid, RealOp};
 use mlc_dsl::ir::{DType, Value};
+use smem_pipeline::TileElement;
 use std::cmp::Ordering;
 use tile_config::{SIDE, Tiling};
-use warpgroups::Warpgroups;
 
-/// Rows, columns and depth from which on tiles pay.
+/// Least rows, columns and depth of a tiled product.
 pub const LEAST: i64 = 8;
-/// Products of elements from which on other tilings are offered.
+/// Least multiplications for which other tilings are offered.
 const LEAST_WORK: i64 = 1 << 22;
 
 /// A factor of a product.
@@ -47,7 +47,7 @@ pub enum Term {
 /// Axes and their extents.
 type Axes = Vec<(Slot, i64)>;
 
-/// The factors of a sum of products, and what it runs over; products of integers wrap to 32 bits.
+/// The factors of a sum of products, and its reduced axes; products of integers wrap to 32 bits.
 fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
     match body {
         Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum => match r.body {
@@ -68,9 +68,9 @@ fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
     }
 }
 
-/// Puts the axis of a sum last along which more of what the factors read lies side by side than along the one that is.
-fn side_by_side_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
-    let offsets = factors.each_ref().map(|f| e.look_at_term(v, f).offsets).concat();
+/// Makes the reduced axis last along which most of the factors' loads are contiguous.
+fn contiguous_axis_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
+    let offsets = factors.each_ref().map(|f| e.analyse_term(v, f).offsets).concat();
     let beside = |a: &(Slot, i64)| match a.1 {
         1 => 0,
         _ => offsets.iter().filter(|o| o.1.factor(a.0) == 1).count(),
@@ -83,17 +83,17 @@ fn side_by_side_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &
     }
 }
 
-/// How factors of integers become bytes: the types of both, and what is added to each before. A sum is then too large by what is added,
-/// times the sum of the other factor; at most one is not 0.
+/// Integer factors as 8-bit operands: the types of both, and the zero point added to each. A sum is then too large by the zero point
+/// times the sum of the other factor; at most one zero point is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes {
+pub struct Int8Factors {
     pub types: [DType; 2],
     pub shifts: [i64; 2],
 }
 
-impl Bytes {
-    /// The bytes of the factors of a value, if their ranges are no larger.
-    fn of(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Bytes> {
+impl Int8Factors {
+    /// The 8-bit operands of a value's factors, if their ranges fit.
+    fn fitting(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Int8Factors> {
         let byte = |t: &Term| {
             let Term::Int(i) = t else { return None };
             let (low, high) = ranges::of_term(kernel, v, i)?;
@@ -105,18 +105,18 @@ impl Bytes {
             }
         };
         let [(a, by_a), (b, by_b)] = [byte(&factors[0])?, byte(&factors[1])?];
-        (by_a == 0 || by_b == 0).then_some(Bytes { types: [a, b], shifts: [by_a, by_b] })
+        (by_a == 0 || by_b == 0).then_some(Int8Factors { types: [a, b], shifts: [by_a, by_b] })
     }
 
-    fn turned(self) -> Bytes {
+    fn turned(self) -> Int8Factors {
         let ([a, b], [c, d]) = (self.types, self.shifts);
-        Bytes { types: [b, a], shifts: [d, c] }
+        Int8Factors { types: [b, a], shifts: [d, c] }
     }
 }
 
 /// A sum of products.
 pub struct Contraction {
-    /// What output axes consist of: the axis, counted from the left, the factor in its index, and the extent.
+    /// Parts of output axes: the axis, counted from the left, the factor in its index, and the extent.
     parts: Vec<(usize, i64, i64)>,
     /// Parts of output axes by what depends on them.
     pub batch: Vec<usize>,
@@ -124,7 +124,7 @@ pub struct Contraction {
     pub columns: Vec<usize>,
     /// Elements of rows, of columns and of a sum.
     sizes: [i64; 3],
-    /// Vectors up to which a matrix is read once for all of them.
+    /// The most vectors of a GEMV.
     few: i64,
 }
 
@@ -153,16 +153,16 @@ impl Contraction {
                 None => parts.push((axis, 1, extent)),
             }
         }
-        let mut probe = e.probe();
+        let mut probe = e.dry_run();
         let slots: Vec<Slot> = parts.iter().map(|p| probe.variable(p.2)).collect();
         let index = index_of(&parts, &slots, code.axes.len());
-        let (factors, over) = factors_of(probe.placed(v, &index)?)?;
+        let (factors, over) = factors_of(probe.body_at(v, &index)?)?;
         let is_whole = matches!(factors[0], Term::Int(_));
-        if is_whole && Bytes::of(kernel, v, &factors).is_none() {
+        if is_whole && Int8Factors::fitting(kernel, v, &factors).is_none() {
             return None;
         }
         // What views leave out of an index does not count.
-        let [left, right] = factors.map(|side| probe.look_at_term(v, &side).touched);
+        let [left, right] = factors.map(|side| probe.analyse_term(v, &side).touched);
         let (mut batch, mut rows, mut columns) = (vec![], vec![], vec![]);
         for (part, slot) in slots.iter().enumerate() {
             match (left.contains(slot), right.contains(slot)) {
@@ -181,8 +181,8 @@ impl Contraction {
         Some(Contraction { parts, batch, rows, columns, sizes, few })
     }
 
-    /// Whether one factor is a matrix and the other one a vector, or a few.
-    fn is_thin(&self) -> bool {
+    /// Whether it is a GEMV: one factor is a matrix, the other one a vector or a few.
+    fn is_gemv(&self) -> bool {
         let [rows, columns, depth] = self.sizes;
         let vectors = rows.min(columns);
         let few = (1..=self.few).contains(&vectors);
@@ -192,7 +192,7 @@ impl Contraction {
             && depth >= gemv::LEAST
     }
 
-    /// Whether it is one of vectors, and the elements of a batch lie side by side.
+    /// Whether it is a batch of vector products, and the batch is the contiguous axis of the result.
     pub fn has_batch_last(&self) -> bool {
         let last = (0..self.parts.len()).rev().find(|&p| self.parts[p].2 != 1);
         self.sizes[0].min(self.sizes[1]) == 1 && last.is_some_and(|p| self.batch.contains(&p))
@@ -203,13 +203,17 @@ impl Contraction {
     }
 
     /// A value as a sum of products, however small.
-    pub fn of_any_size(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+    pub fn recognise_any_size(
+        e: &Emitter<'_>,
+        kernel: &KernelProgram,
+        v: Value,
+    ) -> Option<Contraction> {
         Contraction::find(e, kernel, v, None)
     }
 
-    /// A value as a sum of products with a shape of its own. An axis is taken apart where rows or columns become more by it.
-    pub fn of(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
-        let has_shape = |c: &Contraction| c.is_thin() || c.is_worth_tiles();
+    /// A value as a sum of products that is worth tiles or a GEMV. An axis is split where that makes more rows or columns.
+    pub fn recognise(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+        let has_shape = |c: &Contraction| c.is_gemv() || c.is_worth_tiles();
         let whole = Contraction::find(e, kernel, v, None)?;
         let product = |c: &Contraction| c.sizes[0] * c.sizes[1];
         let apart = divided(kernel.code(v)?).into_iter().find_map(|split| {
@@ -219,8 +223,8 @@ impl Contraction {
         apart.or_else(|| Some(whole).filter(has_shape))
     }
 
-    /// Takes apart the axes that the factors divide by a number, as what is read through a reshape does: what they read is then affine in
-    /// the parts. Yields the same of the sum's own axes, as the code of the value names them.
+    /// Splits the axes that the factors divide by a number, as reads through a reshape do, which makes the reads affine in
+    /// the parts. Yields the splits of the reduced axes, as the code of the value names them.
     fn take_apart(
         &mut self,
         e: &Emitter<'_>,
@@ -228,11 +232,11 @@ impl Contraction {
         v: Value,
     ) -> Option<Vec<(Slot, i64)>> {
         let code = kernel.code(v)?;
-        let mut probe = e.probe();
+        let mut probe = e.dry_run();
         let slots: Vec<Slot> = self.parts.iter().map(|p| probe.variable(p.2)).collect();
         let index = index_of(&self.parts, &slots, code.axes.len());
-        let (factors, over) = factors_of(probe.placed(v, &index)?)?;
-        let found = factors.map(|f| probe.look_at_term(v, &f).divided).concat();
+        let (factors, over) = factors_of(probe.body_at(v, &index)?)?;
+        let found = factors.map(|f| probe.analyse_term(v, &f).divided).concat();
         let by = |slot: Slot, n: i64| {
             let divisors = found.iter().filter(|(s, by)| *s == slot && n > *by && n % by == 0);
             divisors.map(|d| d.1).min()
@@ -274,26 +278,26 @@ pub struct Product {
     pub batch: Vec<(Slot, i64)>,
     pub rows: Vec<(Slot, i64)>,
     pub columns: Vec<(Slot, i64)>,
-    /// What the sum runs over.
+    /// The reduced axes.
     pub deep: Vec<(Slot, i64)>,
     /// The factors that depend on rows and on columns.
     pub factors: [Term; 2],
     pub double: bool,
-    /// What tiles in shared memory consist of.
-    pub element: Element,
-    /// How factors of integers become bytes.
-    pub bytes: Option<Bytes>,
+    /// Element type of the tiles in shared memory.
+    pub element: TileElement,
+    /// Integer factors as 8-bit operands.
+    pub bytes: Option<Int8Factors>,
     pub tiling: Tiling,
-    /// How it is cut if it has few rows: then the tiling does not count.
-    pub thin: Option<Thin>,
+    /// The GEMV, if it is one: then the tiling does not count.
+    pub gemv: Option<Gemv>,
 }
 
-/// What tiles of the factors of a product consist of: what tensor cores take, where that is what the factors are.
-fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> Element {
+/// Element type of the tiles of a product's factors: that of tensor cores, where the factors have it in memory.
+fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> TileElement {
     let type_of = |v: Value| kernel.program.ty(v).dtype;
     let args = &kernel.program.node(value.node).args;
     if let Term::Int(_) = factors[0] {
-        return Element::Byte(DType::I8);
+        return TileElement::Byte(DType::I8);
     }
     let of = |t: &Term| match t {
         Term::Real(Real::Read(read)) => match read.otherwise {
@@ -304,9 +308,9 @@ fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> Element
     };
     let [left, right] = [of(&factors[0]), of(&factors[1])];
     match (left, type_of(value)) {
-        (Some(d @ (DType::F16 | DType::BF16)), _) if left == right => Element::Half(d),
-        (Some(DType::F32), _) if left == right && kernel.tuning.tf32 => Element::Tf32,
-        (_, own) => Element::Real(own == DType::F64),
+        (Some(d @ (DType::F16 | DType::BF16)), _) if left == right => TileElement::Half(d),
+        (Some(DType::F32), _) if left == right && kernel.tuning.tf32 => TileElement::Tf32,
+        (_, own) => TileElement::Real(own == DType::F64),
     }
 }
 
@@ -316,36 +320,36 @@ pub fn size(axes: &[(Slot, i64)]) -> i64 {
 }
 
 impl Product {
-    /// A sum of products with a shape of its own. Tiles have its last axis among their columns, if it is not one of the batch; what is
-    /// thin has fewer rows than columns.
-    pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
-        let mut c = Contraction::of(e, kernel, value)?;
+    /// A sum of products that is worth tiles or a GEMV. Tiles have its last axis among their columns, if it is not one of the batch; a GEMV
+    /// has fewer rows than columns.
+    pub fn recognise(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
+        let mut c = Contraction::recognise(e, kernel, value)?;
         let apart = c.take_apart(e, kernel, value)?;
         let shape = kernel.program.ty(value).known_shape()?;
         let slots: Vec<Slot> = c.parts.iter().map(|p| e.variable(p.2)).collect();
         let index = index_of(&c.parts, &slots, shape.len());
         let axes =
             |list: &[usize]| list.iter().map(|&p| (slots[p], c.parts[p].2)).collect::<Vec<_>>();
-        let (factors, mut deep) = factors_of(e.placed_apart(value, &index, &apart)?)?;
-        side_by_side_last(e, value, &factors, &mut deep);
-        let bytes = Bytes::of(kernel, value, &factors);
+        let (factors, mut deep) = factors_of(e.body_with_split_axes(value, &index, &apart)?)?;
+        contiguous_axis_last(e, value, &factors, &mut deep);
+        let bytes = Int8Factors::fitting(kernel, value, &factors);
         let last = (0..c.parts.len()).rev().find(|&p| c.parts[p].2 != 1);
-        let is_thin = c.is_thin();
-        let turned = match is_thin {
+        let is_gemv = c.is_gemv();
+        let turned = match is_gemv {
             true => c.sizes[0] > c.sizes[1],
             false => last.is_some_and(|a| c.rows.contains(&a)),
         };
         let (rows, columns) = if turned { (c.columns, c.rows) } else { (c.rows, c.columns) };
         let [left, right] = factors;
         let factors = if turned { [right, left] } else { [left, right] };
-        let bytes = if turned { bytes.map(Bytes::turned) } else { bytes };
+        let bytes = if turned { bytes.map(Int8Factors::turned) } else { bytes };
         let dtype = kernel.program.ty(value).dtype;
         let (batch, rows, columns) = (axes(&c.batch), axes(&rows), axes(&columns));
         let double = dtype == DType::F64;
         let sizes = [size(&batch), size(&rows), size(&columns), size(&deep)];
         let element = element(kernel, value, &factors);
-        let asked = e.tiling.filter(|_| !is_thin);
-        let tiling = asked.unwrap_or_else(|| Product::tiling(kernel, sizes, element, is_thin));
+        let asked = e.tiling.filter(|_| !is_gemv);
+        let tiling = asked.unwrap_or_else(|| Product::tiling(kernel, sizes, element, is_gemv));
         let mut product = Product {
             value,
             shape,
@@ -359,26 +363,31 @@ impl Product {
             element,
             bytes,
             tiling,
-            thin: None,
+            gemv: None,
         };
-        if is_thin {
-            product.thin = Some(Thin::of(e, &product, kernel.tuning.processors));
+        if is_gemv {
+            product.gemv = Some(Gemv::choose(e, &product, kernel.tuning.processors));
         }
         Some(product)
     }
 
-    fn tiling(kernel: &KernelProgram, sizes: [i64; 4], element: Element, is_thin: bool) -> Tiling {
+    fn tiling(
+        kernel: &KernelProgram,
+        sizes: [i64; 4],
+        element: TileElement,
+        is_gemv: bool,
+    ) -> Tiling {
         let processors = kernel.tuning.processors;
         let is_asked = kernel.tuning.warpgroups == Warpgroups::Always;
-        let wide = (is_asked && !is_thin).then(|| warpgroups::tiling(sizes, element, processors));
-        wide.flatten().unwrap_or_else(|| Tiling::of(sizes, element, processors))
+        let wide = (is_asked && !is_gemv).then(|| warpgroups::tiling(sizes, element, processors));
+        wide.flatten().unwrap_or_else(|| Tiling::choose(sizes, element, processors))
     }
 
-    /// Other tilings that may be faster on a device, of what is large enough to be worth the time to find out.
+    /// Other tilings that may be faster on a device, of products large enough to be worth timing.
     pub fn other_tilings(&self, tuning: &Tuning) -> Vec<Tiling> {
         let sizes = [&self.batch, &self.rows, &self.columns, &self.deep].map(|a| size(a));
         let work = sizes.iter().fold(1i64, |n, s| n.saturating_mul(*s));
-        if self.thin.is_some() || work < LEAST_WORK {
+        if self.gemv.is_some() || work < LEAST_WORK {
             return vec![];
         }
         let processors = tuning.processors;
@@ -392,20 +401,20 @@ impl Product {
         out
     }
 
-    /// What tiles of the factor of rows (0) or columns (1) consist of.
-    pub fn element_of(&self, side: usize) -> Element {
-        self.bytes.map_or(self.element, |b| Element::Byte(b.types[side]))
+    /// Element type of the tiles of the factor of rows (0) or columns (1).
+    pub fn element_of(&self, side: usize) -> TileElement {
+        self.bytes.map_or(self.element, |b| TileElement::Byte(b.types[side]))
     }
 
-    /// Parts of the depth: of more than one, the block that ends last adds the sums ([`split_k`](split_k)).
+    /// Parts of the depth: more than one is split-K ([`split_k`]).
     pub fn count_of_parts(&self) -> i64 {
-        self.thin.map_or(self.tiling.parts, |t| t.parts)
+        self.gemv.map_or(self.tiling.parts, |t| t.parts)
     }
 
     /// Blocks for each part of the depth, and sums that each has.
     pub fn tiles(&self) -> [i64; 2] {
         let (m, n) = (size(&self.rows), size(&self.columns));
-        let (rows, columns) = match &self.thin {
+        let (rows, columns) = match &self.gemv {
             Some(thin) => (m, thin.of_block()),
             None => (self.tiling.rows * SIDE, self.tiling.columns * SIDE),
         };
@@ -413,14 +422,14 @@ impl Product {
         [size(&self.batch) * up(m, rows) * up(n, columns), rows * columns]
     }
 
-    /// Element type and extents of the sums over parts of the depth, if there are several: tiles, parts, sums of a block.
+    /// Type of the partial sums of split-K, if the depth is split: tiles, parts, sums of a block.
     pub fn parts(&self) -> Option<(DType, Vec<usize>)> {
         let ([tiles, sums], parts) = (self.tiles(), self.count_of_parts());
         let dtype = if self.double { DType::F64 } else { DType::F32 };
         (parts > 1).then(|| (dtype, vec![tiles as usize, parts as usize, sums as usize]))
     }
 
-    /// The head of a block in which the row `down` and the column `across` are inside.
+    /// The bounds check of the row `down` and the column `across`, as the head of a block.
     pub fn inside(&self) -> String {
         let mut checks = vec![];
         let sides = [

@@ -1,9 +1,9 @@
-//! Tiles of products by ordinary multiplications: every thread reads lines of both factors and adds all products of their elements.
+//! SIMT mainloop: every thread reads lines of both factors and accumulates their outer product.
 
-use super::super::emit::{Emitter, coordinates, side_by_side};
+use super::super::emit::{Emitter, coordinates, vector_width};
 use super::super::spelling as spell;
 use super::Product;
-use super::factor::{Element, Factor};
+use super::smem_pipeline::{FactorTile, TileElement};
 use super::tile_config::SIDE;
 
 /// Elements that a thread reads from shared memory at once, of so many.
@@ -30,8 +30,8 @@ fn column(own: i64, double: bool, by_step: bool, i: &str) -> String {
 }
 
 /// Reads a thread's elements of some steps from `k` on into registers, at once what lies side by side.
-fn fetch(e: &mut Emitter<'_>, f: &Factor<'_>, to: &str, own: i64, thread: &str, steps: i64) {
-    let (real, double) = (f.element.name(), f.element == Element::Real(true));
+fn fetch(e: &mut Emitter<'_>, f: &FactorTile<'_>, to: &str, own: i64, thread: &str, steps: i64) {
+    let (real, double) = (f.element.name(), f.element == TileElement::Real(true));
     if !f.by_step {
         e.line("#pragma unroll");
         e.open(&format!("for (int i = 0; i < {own}; ++i)"));
@@ -66,7 +66,7 @@ pub fn open_unrolled(e: &mut Emitter<'_>, name: &str, count: i64) {
 }
 
 /// Writes the steps of a tile; several at once where the steps of a line lie side by side.
-pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
     let (t, real) = (p.tiling, spell::real(p.double));
     let steps = if left.by_step && right.by_step { 1 } else { p.element.widest() };
     let depth = p.tiling.step;
@@ -102,9 +102,10 @@ pub fn results(
     let t = p.tiling;
     let kind = e.index_type();
     let group = at_once(t.columns, p.double);
-    let mut width = side_by_side(&p.columns, group);
-    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0]")));
-    if accesses.together == 0 || !by_step {
+    let mut width = vector_width(&p.columns, group);
+    let accesses =
+        e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0]")));
+    if accesses.vectorized == 0 || !by_step {
         width = 1;
     }
     open_unrolled(e, "i", t.rows);

@@ -1,13 +1,13 @@
-//! Split-K: sums over parts of a product's depth, in one launch: blocks leave what they have of a tile in scratch memory, and the one that ends last adds
-//! all of it in the order of the parts, so that results do not depend on which one that is.
+//! Split-K in one launch: blocks leave the partial sums of a tile in scratch memory, and the last one to finish adds all of them in the
+//! order of the parts, so that results are deterministic.
 //!
-//! A thread finds what it has left where the same thread of another block has: sums lie as registers do, side by side by threads.
+//! A thread finds its own sums of other blocks at its own position: sums are stored in register order, interleaved by threads.
 
 use super::super::emit::Emitter;
 use super::super::spelling as spell;
 use super::Product;
-use super::factor::THREADS;
 use super::simt::open_unrolled;
+use super::smem_pipeline::THREADS;
 use mlc_backends::reference::code::Slot;
 
 /// Nanoseconds that the blocks of a tile need to meet, and bytes in one of them that a block writes or reads by itself.

@@ -1,6 +1,6 @@
-//! How a sum of products is cut into tiles: by a rough estimate of time, and what else a device's clock may decide for.
+//! Tile sizes of a contraction: chosen by a rough cost model, and the alternatives that autotuning may time.
 
-use super::factor::Element;
+use super::smem_pipeline::TileElement;
 use super::split_k;
 
 /// How a sum of products is cut into blocks of 16 by 16 threads.
@@ -38,21 +38,21 @@ const OPEN: f64 = 2.0;
 
 impl Tiling {
     /// The fastest one by a rough estimate.
-    pub fn of(sizes: [i64; 4], element: Element, processors: u32) -> Tiling {
+    pub fn choose(sizes: [i64; 4], element: TileElement, processors: u32) -> Tiling {
         let time = |t: &Tiling| t.nanoseconds(sizes, element, processors);
         let all = Tiling::all(sizes[3], element);
         all.min_by(|a, b| time(a).total_cmp(&time(b))).expect("there are tilings")
     }
 
-    fn all(depth: i64, element: Element) -> impl Iterator<Item = Tiling> {
+    fn all(depth: i64, element: TileElement) -> impl Iterator<Item = Tiling> {
         let shapes: &[(i64, i64)] = match element {
-            Element::Real(true) => &[(4, 4), (2, 2)],
+            TileElement::Real(true) => &[(4, 4), (2, 2)],
             // Bytes on their way take a register each.
-            Element::Byte(_) => &[(8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
+            TileElement::Byte(_) => &[(8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
             _ => &[(8, 8), (8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
         };
         // Sums of parts are floats.
-        let least = if let Element::Byte(_) = element { depth + 1 } else { PART };
+        let least = if let TileElement::Byte(_) = element { depth + 1 } else { PART };
         let parts = [1, 2, 4, 8, 16, 32].into_iter();
         parts.filter(move |p| *p == 1 || depth / p >= least).flat_map(move |parts| {
             shapes.iter().map(move |&(rows, columns)| {
@@ -65,7 +65,7 @@ impl Tiling {
 
     /// Others that a device may be faster with, as the estimate knows neither barriers nor what blocks beside each other do: the same with more on
     /// its way, the best one of another shape, and the best one of other parts.
-    pub fn others(&self, sizes: [i64; 4], element: Element, processors: u32) -> Vec<Tiling> {
+    pub fn others(&self, sizes: [i64; 4], element: TileElement, processors: u32) -> Vec<Tiling> {
         let time = |t: &Tiling| t.nanoseconds(sizes, element, processors);
         let mut all: Vec<Tiling> = Tiling::all(sizes[3], element).collect();
         all.retain(|t| time(t) < OPEN * time(self));
@@ -83,15 +83,15 @@ impl Tiling {
     }
 
     /// The same with more of the depth in shared memory or on its way, if there is more of it.
-    fn deeper(&self, depth: i64, element: Element) -> Tiling {
-        if let Element::Byte(_) = element {
+    fn deeper(&self, depth: i64, element: TileElement) -> Tiling {
+        if let TileElement::Byte(_) = element {
             return *self;
         }
         let large = Tiling { is_large: true, ..*self };
         let deep = Tiling { step: DEEP, ..large };
         let part = depth / self.parts;
         let tiles = |t: &Tiling| t.tiles(t.bytes(element), part);
-        let is_half = matches!(element, Element::Half(_));
+        let is_half = matches!(element, TileElement::Half(_));
         if is_half && self.step < DEEP && part >= 2 * DEEP && tiles(&deep) >= 3 {
             return deep;
         }
@@ -99,7 +99,7 @@ impl Tiling {
     }
 
     /// About the bytes of a step of both factors in shared memory.
-    fn bytes(&self, element: Element) -> i64 {
+    fn bytes(&self, element: TileElement) -> i64 {
         let widest = element.widest();
         ((self.rows + self.columns) * SIDE + 2 * widest) * self.step * 16 / widest
     }
@@ -121,7 +121,7 @@ impl Tiling {
 
     /// About how long it takes: 218 products in a nanosecond on each multiprocessor where everything is in registers, less
     /// where elements come from shared memory, or one block alone waits for them.
-    fn nanoseconds(&self, sizes: [i64; 4], element: Element, processors: u32) -> f64 {
+    fn nanoseconds(&self, sizes: [i64; 4], element: TileElement, processors: u32) -> f64 {
         let [batch, m, n, depth] = sizes;
         let (rows, columns) = (self.rows * SIDE, self.columns * SIDE);
         let up = |a: i64, b: i64| (a / b + i64::from(a % b != 0)) as f64;
@@ -132,10 +132,10 @@ impl Tiling {
         let busy = (0.4 + 0.2 * rounds).min(1.0);
         // Elements of fewer bits, of which a thread reads fewer words for as many products, and the units that multiply them.
         let (most, words) = match element {
-            Element::Real(_) => (218.0, 1.5),
-            Element::Tf32 => (1000.0, 3.0),
-            Element::Half(_) => (2000.0, 3.0),
-            Element::Byte(_) => (4000.0, 3.0),
+            TileElement::Real(_) => (218.0, 1.5),
+            TileElement::Tf32 => (1000.0, 3.0),
+            TileElement::Half(_) => (2000.0, 3.0),
+            TileElement::Byte(_) => (4000.0, 3.0),
         };
         let rate = most * reused / (reused + words) * busy;
         let part = self.depth_of_part(depth) as f64;
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn large_products_have_large_tiles_and_deep_ones_parts() {
-        let half = Element::Half(DType::F16);
-        let (real, double) = (Element::Real(false), Element::Real(true));
+        let half = TileElement::Half(DType::F16);
+        let (real, double) = (TileElement::Real(false), TileElement::Real(true));
         let cases = [
             ([1, 4096, 4096, 4096], real, [8, 8, 1]),
             ([1, 4096, 4096, 4096], half, [8, 8, 1]),
@@ -175,25 +175,25 @@ mod tests {
             ([1, 4096, 128, 1152], half, [4, 4, 1]),
         ];
         for (sizes, element, expected) in cases {
-            let t = Tiling::of(sizes, element, 132);
+            let t = Tiling::choose(sizes, element, 132);
             assert_eq!([t.rows, t.columns, t.parts], expected, "{sizes:?} {element:?}");
         }
     }
 
     #[test]
     fn others_have_another_shape_other_parts_or_more_on_its_way() {
-        let half = Element::Half(DType::F16);
+        let half = TileElement::Half(DType::F16);
         for sizes in
             [[1, 4096, 4096, 4096], [1, 128, 3072, 768], [1, 196, 256, 2304], [12, 512, 512, 64]]
         {
             for element in [
                 half,
-                Element::Real(false),
-                Element::Real(true),
-                Element::Tf32,
-                Element::Byte(DType::I8),
+                TileElement::Real(false),
+                TileElement::Real(true),
+                TileElement::Tf32,
+                TileElement::Byte(DType::I8),
             ] {
-                let own = Tiling::of(sizes, element, 132);
+                let own = Tiling::choose(sizes, element, 132);
                 let others = own.others(sizes, element, 132);
                 assert!(others.len() <= 3 && !others.contains(&own), "{others:?}");
                 for t in &others {
@@ -206,7 +206,7 @@ mod tests {
             }
         }
         let deep =
-            Tiling::of([1, 1024, 256, 2304], half, 132).others([1, 1024, 256, 2304], half, 132);
+            Tiling::choose([1, 1024, 256, 2304], half, 132).others([1, 1024, 256, 2304], half, 132);
         assert!(deep.iter().all(|t| t.step == DEEP), "{deep:?}");
     }
 }

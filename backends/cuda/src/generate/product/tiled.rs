@@ -1,13 +1,13 @@
-//! Sums of products by tiles: a block has a tile of the result in its registers.
+//! Tiled contractions: a block accumulates a tile of the result in registers.
 //!
-//! Factors that are in memory as they are multiplied, or 0 outside of what is there, are copied to shared memory ahead of their use, by 16
-//! bytes where these lie side by side and 4 at least, without registers.
-//! Others are computed where they are loaded: their tiles lie in shared memory twice, and while one is multiplied, the next one is on
-//! its way through registers. What follows the product is computed where it is stored. A warp's products are ordinary ones
-//! ([`simt`]) or those of tensor cores ([`mma`]); or warpgroups multiply ([`warpgroups`]).
+//! Factors that are strided reads of memory, or 0 outside of it, go to shared memory by `cp.async`, in copies of
+//! 16 bytes where elements are contiguous and 4 at least.
+//! Others are computed where they are loaded: their tiles are double-buffered in shared memory, and the next one is prefetched
+//! through registers while one is multiplied. The epilogue is computed where results are stored. The mainloop is
+//! [`simt`], [`mma`] or [`warpgroups`].
 
 use super::super::emit::{Emitter, coordinates};
-use super::factor::{Element, Factor};
+use super::smem_pipeline::{FactorTile, TileElement};
 use super::tile_config::SIDE;
 use super::{Product, size};
 use super::{mma, simt, split_k, warpgroups};
@@ -30,12 +30,12 @@ pub fn write(
     e.line(format!("{kind} column = {block} % {across} * {tile_columns};"));
     e.line(format!("{kind} batch = {block} / {tiles};"));
     coordinates(e, "batch", &[vec![(part, t.parts)], p.batch.clone()].concat());
-    let left = Factor::new(e, p, 0, tile_rows, p.element_of(0));
-    let right = Factor::new(e, p, 1, tile_columns, p.element_of(1));
+    let left = FactorTile::new(e, p, 0, tile_rows, p.element_of(0));
+    let right = FactorTile::new(e, p, 1, tile_columns, p.element_of(1));
     let copied = left.copied(e).zip(right.copied(e));
     match p.element {
         _ if t.by_warpgroups => warpgroups::declare(e, p),
-        Element::Real(_) => simt::declare(e, p),
+        TileElement::Real(_) => simt::declare(e, p),
         _ => mma::declare(e, p),
     }
     let of_part = t.depth_of_part(depth);
@@ -66,28 +66,33 @@ pub fn write(
         let columns = t.columns / 2;
         split_k::registers(e, p, part, &|i| match p.element {
             _ if t.by_warpgroups => format!("sum[{i}]"),
-            Element::Real(_) => format!("sum[({i}) / {0}][({i}) % {0}]", t.columns),
+            TileElement::Real(_) => format!("sum[({i}) / {0}][({i}) % {0}]", t.columns),
             _ => format!("sum[({i}) / {0}][({i}) / 4 % {1}][({i}) % 4]", 4 * columns, columns),
         });
     }
     match p.element {
         _ if t.by_warpgroups => warpgroups::results(e, p, store),
-        Element::Real(_) => simt::results(e, p, right.by_step, store),
+        TileElement::Real(_) => simt::results(e, p, right.by_step, store),
         _ => mma::results(e, p, store),
     }
     (size(&p.batch) * t.parts * tiles) as u64
 }
 
 /// Writes the steps of a tile.
-fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
     match p.element {
-        Element::Real(_) => simt::multiply(e, p, left, right),
+        TileElement::Real(_) => simt::multiply(e, p, left, right),
         _ => mma::multiply(e, p, left, right),
     }
 }
 
 /// Writes the loop over tiles that pass through registers: while one is multiplied, the next one is loaded.
-fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+fn through_registers(
+    e: &mut Emitter<'_>,
+    p: &Product,
+    left: &FactorTile<'_>,
+    right: &FactorTile<'_>,
+) {
     let (kind, deep) = (e.index_type(), p.tiling.step);
     match p.tiling.is_large {
         true => {
@@ -121,14 +126,19 @@ fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right:
 }
 
 /// Declares so many tiles of both factors, in memory that is asked for at the launch.
-pub fn declare_large(e: &mut Emitter<'_>, left: &Factor<'_>, right: &Factor<'_>, tiles: i64) {
+pub fn declare_large(
+    e: &mut Emitter<'_>,
+    left: &FactorTile<'_>,
+    right: &FactorTile<'_>,
+    tiles: i64,
+) {
     let name = left.element.name();
     e.line(format!("LARGE_SHARED({name}, left, {});", tiles * (left.tile() + right.tile())));
     e.line(format!("auto right = left + {};", tiles * left.tile()));
 }
 
 /// Writes a group of copies of the next tiles of both factors, which is empty where none is left.
-pub fn copy(e: &mut Emitter<'_>, factors: [&Factor<'_>; 2], to: &str, has_tail: bool) {
+pub fn copy(e: &mut Emitter<'_>, factors: [&FactorTile<'_>; 2], to: &str, has_tail: bool) {
     e.open("if (next < end)");
     factors.iter().for_each(|f| f.copy(e, to, has_tail));
     e.close();
@@ -138,8 +148,9 @@ pub fn copy(e: &mut Emitter<'_>, factors: [&Factor<'_>; 2], to: &str, has_tail: 
 /// Writes the copies of so many first tiles, each of this depth, and opens the loop over tiles, which begins with waiting for the next one.
 pub fn begin_copies(
     e: &mut Emitter<'_>,
-    factors: [&Factor<'_>; 2],
-    (others, deep): (i64, i64),
+    factors: [&FactorTile<'_>; 2],
+    others: i64,
+    deep: i64,
     has_tail: bool,
 ) {
     let kind = e.index_type();
@@ -155,7 +166,13 @@ pub fn begin_copies(
 
 /// Writes the loop over tiles that are copied ahead of their use, where at most so much of the depth is left: a group of copies for each
 /// tile, also where none is left, so that the number of groups says which one is there.
-fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>, depth: i64) {
+fn ahead(
+    e: &mut Emitter<'_>,
+    p: &Product,
+    left: &FactorTile<'_>,
+    right: &FactorTile<'_>,
+    depth: i64,
+) {
     let (kind, deep) = (e.index_type(), p.tiling.step);
     let bytes = (left.tile() + right.tile()) * 16 / p.element.widest();
     let tiles = p.tiling.tiles(bytes, depth);
@@ -168,7 +185,7 @@ fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>
             right.declare_copied(e, tiles);
         }
     }
-    begin_copies(e, [left, right], (others, deep), has_tail);
+    begin_copies(e, [left, right], others, deep, has_tail);
     // Behind it all threads' copies are there, and the tile before is no longer read.
     e.line("__syncthreads();");
     e.line(format!("{kind} next = from + {};", others * deep));

@@ -1,30 +1,18 @@
-//! Tiles of products by warpgroups: two, below or beside each other, each multiply 64 rows of a tile with up to 256 columns, which they
-//! read from shared memory themselves while their threads go on.
+//! Hopper mainloop (`wgmma`): two warpgroups, below or beside each other, each multiply 64 rows of a tile with up to 256 columns, which
+//! the instructions read from shared memory asynchronously.
 //!
 //! Tiles are 64 steps deep, so that a row of shared memory (`warpgroups.cuh`) holds those of a line, or 64 lines of a step. Only compute
 //! capability 9.0 has these instructions.
 
 use super::super::emit::coordinates;
-use super::super::emit::{Emitter, side_by_side};
-use super::factor::{Element, Factor};
+use super::super::emit::{Emitter, vector_width};
 use super::simt::open_unrolled;
+use super::smem_pipeline::{FactorTile, TileElement};
 use super::split_k;
 use super::tile_config::{SIDE, Tiling};
 use super::tiled::{begin_copies, copy, declare_large};
 use super::{Product, size};
 use mlc_dsl::ir::DType;
-
-/// When warpgroups multiply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Warpgroups {
-    /// Never: the device has no such instructions, or code is for none.
-    #[default]
-    Never,
-    /// Where a session finds it to be right and faster.
-    Offered,
-    /// Wherever it is possible.
-    Always,
-}
 
 /// Rows of a warpgroup, and the depth of a tile.
 const ROWS: i64 = 64;
@@ -54,8 +42,12 @@ const RATES: [f64; 2] = [1800.0, 2700.0];
 const SHARED_CACHE: f64 = 34.0;
 
 /// The tiling of a product of these sizes, where warpgroups can multiply it.
-pub fn tiling([batch, m, n, depth]: [i64; 4], element: Element, processors: u32) -> Option<Tiling> {
-    let Element::Half(_) = element else { return None };
+pub fn tiling(
+    [batch, m, n, depth]: [i64; 4],
+    element: TileElement,
+    processors: u32,
+) -> Option<Tiling> {
+    let TileElement::Half(_) = element else { return None };
     if m < ROWS || n < ROWS {
         return None;
     }
@@ -119,7 +111,7 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
 }
 
 /// The descriptor of a factor's matrix of the steps from `k` on, whose first line is this one.
-fn matrix(f: &Factor<'_>, line: &str) -> String {
+fn matrix(f: &FactorTile<'_>, line: &str) -> String {
     let (name, tile) = (f.name, f.tile());
     match f.by_step {
         false => {
@@ -135,9 +127,9 @@ fn matrix(f: &Factor<'_>, line: &str) -> String {
 }
 
 /// Writes the products of a tile, as a group that is not waited for.
-fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
     let name = match p.element {
-        Element::Half(DType::BF16) => "wgmma_bf16",
+        TileElement::Half(DType::BF16) => "wgmma_bf16",
         _ => "wgmma_f16",
     };
     let turned = [left, right].map(|f| i32::from(f.by_step));
@@ -152,7 +144,13 @@ fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<
 
 /// Writes the loop over tiles that are copied ahead of their use, as for other products. While a tile is multiplied, warpgroups may begin with
 /// the next one; what is copied takes the place of the tile before these.
-pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>, depth: i64) {
+pub fn ahead(
+    e: &mut Emitter<'_>,
+    p: &Product,
+    left: &FactorTile<'_>,
+    right: &FactorTile<'_>,
+    depth: i64,
+) {
     let (kind, has_tail) = (e.index_type(), size(&p.deep) % DEPTH != 0);
     let bytes = 2 * (left.tile() + right.tile());
     let is_alone = across(p).1 == 256 || 3 * bytes > SHARED / 2 - SYSTEM;
@@ -163,7 +161,7 @@ pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor
         "// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."
     ));
     declare_large(e, left, right, tiles);
-    begin_copies(e, [left, right], (others, DEPTH), has_tail);
+    begin_copies(e, [left, right], others, DEPTH, has_tail);
     e.line("fence_shared();");
     // Behind it all threads' copies are there, and the tile before the last one is no longer read.
     e.line("__syncthreads();");
@@ -178,7 +176,12 @@ pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor
 }
 
 /// Writes the loop over tiles that pass through registers: while one is multiplied, the next one is computed.
-pub fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+pub fn through_registers(
+    e: &mut Emitter<'_>,
+    p: &Product,
+    left: &FactorTile<'_>,
+    right: &FactorTile<'_>,
+) {
     let (kind, has_tail) = (e.index_type(), size(&p.deep) % DEPTH != 0);
     e.registers = Some(MOST_REGISTERS);
     declare_large(e, left, right, 2);
@@ -207,9 +210,10 @@ pub fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, ri
 pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
     let kind = e.index_type();
     let columns = across(p).1;
-    let mut width = side_by_side(&p.columns, 2);
-    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0]")));
-    if accesses.together == 0 {
+    let mut width = vector_width(&p.columns, 2);
+    let accesses =
+        e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0]")));
+    if accesses.vectorized == 0 {
         width = 1;
     }
     open_unrolled(e, "i", 2);
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     fn tiles_are_as_large_as_keeps_multiprocessors_busy() {
-        let half = Element::Half(DType::F16);
+        let half = TileElement::Half(DType::F16);
         for (sizes, expected) in [
             ([1, 4096, 4096, 4096], Some([128, 256, 1])),
             ([1, 1024, 1024, 1024], Some([128, 128, 1])),
@@ -246,7 +250,7 @@ mod tests {
             let found = found.map(|t| [t.rows * SIDE, t.columns * SIDE, t.parts]);
             assert_eq!(found, expected, "{sizes:?}");
         }
-        assert_eq!(tiling([1, 512, 512, 512], Element::Tf32, 132), None);
+        assert_eq!(tiling([1, 512, 512, 512], TileElement::Tf32, 132), None);
     }
 
     #[test]

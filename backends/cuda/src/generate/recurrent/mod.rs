@@ -1,21 +1,20 @@
-//! Recurrent layers: what the input contributes to all gates of all steps at once, a product of matrices, then the steps.
+//! Recurrent layers (LSTM, GRU): the input's contribution to all gates of all steps is one GEMM; the steps follow.
 //!
 //! The gates lie in scratch memory as `[direction, step, batch, gate * hidden]`. Here, a block runs the steps of one direction
 //! and one element of the batch; the state is in shared memory, a warp computes one row of a product at a time. Where that leaves
-//! most of a device idle, all blocks share the steps (`spread.rs`).
+//! most of a device idle, all blocks share the steps ([`persistent`]).
 
 pub(crate) mod persistent;
-mod steps;
+mod recurrence;
 
-use super::kernel::Tuning;
-use super::procedures::{Before, Known, Operand, Part, Procedure};
+use super::procedure::{Operand, Procedure, ProcedureLaunch, Prologue, Statements, TypedShape};
 use super::spelling as spell;
+use super::tuning::Tuning;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::Library;
-use persistent::Form;
-use std::fmt::Write;
+use persistent::CellKind;
 
 /// Bytes of shared memory that a block has without being asked for more at the launch.
 const SHARED: usize = 48 << 10;
@@ -53,19 +52,8 @@ fn resets_after(env: &Env) -> bool {
     attr.is_some_and(|v| v != 0)
 }
 
-/// The lines of a function.
-#[derive(Default)]
-pub struct Text(pub String);
-
-impl Text {
-    /// Adds a line.
-    pub fn line(&mut self, depth: usize, text: impl AsRef<str>) {
-        let _ = writeln!(self.0, "{}{}", "  ".repeat(depth), text.as_ref());
-    }
-}
-
 impl Layer {
-    fn of(env: &Env, args: &[Known], gates: usize) -> Result<Layer, String> {
+    fn new(env: &Env, args: &[TypedShape], gates: usize) -> Result<Layer, String> {
         let (Some([steps, batch, _]), Some([directions, _, hidden])) =
             (args.first().map(|a| a.1.as_slice()), args.get(2).map(|a| a.1.as_slice()))
         else {
@@ -107,7 +95,7 @@ impl Layer {
     }
 
     /// The type of indices: of 64 bits where an argument or the gates have more elements than 32 bits count.
-    pub fn index(&self, args: &[Known]) -> &'static str {
+    pub fn index(&self, args: &[TypedShape]) -> &'static str {
         let elements = |shape: &[usize]| shape.iter().fold(1usize, |n, &d| n.saturating_mul(d));
         let gates = [self.reversed.len(), self.steps, self.batch, self.rows()];
         let most = args.iter().map(|a| elements(&a.1)).max().unwrap_or(0).max(elements(&gates));
@@ -116,9 +104,9 @@ impl Layer {
 
     /// What comes before the steps, with two arrays of the hidden units: the direction, the batch's element, the state,
     /// and the head of the loop.
-    fn begin(&self, args: &[Known], other: &str) -> Text {
+    fn begin(&self, args: &[TypedShape], other: &str) -> Statements {
         let (kind, real, hidden) = (self.index(args), self.real(), self.hidden);
-        let mut t = Text::default();
+        let mut t = Statements::default();
         t.line(1, format!("SHARED({real}, state, {hidden});"));
         t.line(1, format!("SHARED({real}, {other}, {hidden});"));
         t.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
@@ -139,7 +127,7 @@ impl Layer {
     }
 
     /// The head of the loop over steps.
-    fn step(&self, t: &mut Text, args: &[Known]) {
+    fn step(&self, t: &mut Statements, args: &[TypedShape]) {
         let (kind, steps, batch) = (self.index(args), self.steps, self.batch);
         t.line(1, "__syncthreads();");
         t.line(1, format!("for (int step = 0; step < {steps}; ++step) {{"));
@@ -152,7 +140,7 @@ impl Layer {
     }
 
     /// For rows of gates from and to these: what a vector contributes by the recurrence, with its bias. `put` stores `total`.
-    fn products(&self, t: &mut Text, from: usize, to: usize, vector: &str, put: &str) {
+    fn products(&self, t: &mut Statements, from: usize, to: usize, vector: &str, put: &str) {
         let (rows, hidden, real) = (self.rows(), self.hidden, self.real());
         t.line(2, format!("for (int row = {from} + warp; row < {to}; row += {WARPS}) {{"));
         t.line(3, format!("{real} sum = 0;"));
@@ -170,7 +158,7 @@ impl Layer {
     }
 
     /// The head of a loop over the hidden units.
-    fn units(&self, t: &mut Text, depth: usize) {
+    fn units(&self, t: &mut Statements, depth: usize) {
         let head = format!("for (int j = threadIdx.x; j < {}; j += {THREADS}) {{", self.hidden);
         t.line(depth, head);
     }
@@ -185,7 +173,7 @@ impl Layer {
     }
 
     /// The end of a step, the last states, and the launches of the whole layer.
-    fn end(&self, args: &[Known], mut t: Text, last: &[&str]) -> Procedure {
+    fn end(&self, args: &[TypedShape], mut t: Statements, last: &[&str]) -> Procedure {
         t.line(2, "__syncthreads();");
         t.line(1, "}");
         self.units(&mut t, 1);
@@ -198,7 +186,7 @@ impl Layer {
         operands.push((Operand::Scratch(0), true));
         operands.extend((0..=last.len()).map(|i| (Operand::Result(i), true)));
         let blocks = if self.hidden == 0 { 0 } else { self.reversed.len() * self.batch };
-        let steps = Part {
+        let steps = ProcedureLaunch {
             name: "steps",
             blocks: blocks as u64,
             threads: THREADS,
@@ -209,15 +197,15 @@ impl Layer {
         let gates = vec![self.reversed.len(), self.steps, self.batch, self.rows()];
         Procedure {
             scratch: vec![(self.scratch_type(), gates)],
-            before: Some(Before { program: inputs, arguments: vec![0, 1, 3], into: 0 }),
-            parts: vec![steps],
-            together: None,
+            prologue: Some(Prologue { program: inputs, arguments: vec![0, 1, 3], into: 0 }),
+            launches: vec![steps],
+            cooperative: None,
         }
     }
 }
 
 /// What an input, its weights and the first half of the bias contribute to every gate of every step.
-fn inputs(library: &Library, types: &[Known]) -> Result<Program, String> {
+fn inputs(library: &Library, types: &[TypedShape]) -> Result<Program, String> {
     let [(dtype, x), (_, w), (_, bias)] = types else { return Err("three arguments".into()) };
     let (positions, directions, rows) = (x[0] * x[1], w[0], w[1]);
     let mut b = Builder::new(library);
@@ -255,8 +243,8 @@ fn inputs(library: &Library, types: &[Known]) -> Result<Program, String> {
 }
 
 /// Gates in the order input, output, forget, cell.
-pub fn lstm(env: &Env, args: &[Known], tuning: Tuning) -> Result<Procedure, String> {
-    let l = Layer::of(env, args, 4)?;
+pub fn lstm(env: &Env, args: &[TypedShape], tuning: Tuning) -> Result<Procedure, String> {
+    let l = Layer::new(env, args, 4)?;
     let real = l.real();
     let mut t = l.begin(args, "cell");
     l.units(&mut t, 1);
@@ -275,12 +263,12 @@ pub fn lstm(env: &Env, args: &[Known], tuning: Tuning) -> Result<Procedure, Stri
     t.line(3, "state[j] = shown;");
     t.line(3, l.store("y0[result + j]", "shown"));
     t.line(2, "}");
-    Ok(l.spread(l.end(args, t, &["state", "cell"]), args, (Form::Lstm, tuning)))
+    Ok(l.with_persistent_kernel(l.end(args, t, &["state", "cell"]), args, CellKind::Lstm, tuning))
 }
 
 /// Gates in the order update, reset, hidden.
-pub fn gru(env: &Env, args: &[Known], tuning: Tuning) -> Result<Procedure, String> {
-    let l = Layer::of(env, args, 3)?;
+pub fn gru(env: &Env, args: &[TypedShape], tuning: Tuning) -> Result<Procedure, String> {
+    let l = Layer::new(env, args, 3)?;
     let (real, hidden) = (l.real(), l.hidden);
     let mut t = l.begin(args, "inner");
     l.units(&mut t, 1);
@@ -311,6 +299,6 @@ pub fn gru(env: &Env, args: &[Known], tuning: Tuning) -> Result<Procedure, Strin
     t.line(3, "state[j] = shown;");
     t.line(3, l.store("y0[result + j]", "shown"));
     t.line(2, "}");
-    let form = if resets_after(env) { Form::GruAfter } else { Form::GruBefore };
-    Ok(l.spread(l.end(args, t, &["state"]), args, (form, tuning)))
+    let cell = if resets_after(env) { CellKind::GruResetAfter } else { CellKind::GruResetBefore };
+    Ok(l.with_persistent_kernel(l.end(args, t, &["state"]), args, cell, tuning))
 }

@@ -1,35 +1,22 @@
-//! The steps of recurrent layers by all blocks of a grid, which wait for each other after every step.
+//! Persistent RNN: all blocks of a grid share the steps of a recurrent layer, with a grid barrier after every step.
 //!
 //! A block has some hidden units of one direction, a warp one or several of them with all gates. Their recurrent weights stay in registers
-//! for all steps where they fit, and are read once for all elements of the batch. The state goes through scratch memory: a step reads what the
-//! one before has written, in two buffers by turns, so that one barrier separates steps. From one phase to the next, threads keep
-//! nothing but weights.
+//! for all steps where they fit, and are read once for all elements of the batch. The state goes through scratch memory, double-buffered,
+//! so that one barrier separates steps. From one phase to the next, threads keep nothing but weights.
 
-use super::super::kernel::Tuning;
-use super::super::procedures::{Known, Operand, Part, Procedure};
-use super::{Layer, Text};
-
-/// When the steps of a recurrent layer are spread over the multiprocessors of a device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spread {
-    /// Never.
-    Never,
-    /// Where it is estimated to be faster.
-    #[default]
-    Chosen,
-    /// Wherever it is possible.
-    Always,
-}
+use super::super::procedure::{Operand, Procedure, ProcedureLaunch, Statements, TypedShape};
+use super::super::tuning::{Policy, Tuning};
+use super::Layer;
 
 /// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum CellKind {
     /// Gates input, output, forget, cell.
     Lstm,
     /// Gates update, reset, hidden; the reset gate applies after the recurrent product.
-    GruAfter,
+    GruResetAfter,
     /// The same where it applies before: two products, one after the other.
-    GruBefore,
+    GruResetBefore,
 }
 
 /// Warps of a block, with its weights in registers or in memory; weights of a lane, as registers, at most, and from which on few elements of the
@@ -51,7 +38,7 @@ const PRODUCTS: f64 = 87e9;
 const BYTES: f64 = 60e9;
 
 /// How the hidden units lie on a grid.
-struct Grid {
+struct UnitLayout {
     /// Blocks of a direction, units of each, its warps, and units of a warp.
     blocks: usize,
     units: usize,
@@ -66,8 +53,8 @@ struct Grid {
     tile: usize,
 }
 
-impl Grid {
-    fn of(l: &Layer, processors: u32) -> Option<Grid> {
+impl UnitLayout {
+    fn choose(l: &Layer, processors: u32) -> Option<UnitLayout> {
         let most = processors as usize / l.reversed.len();
         if most == 0 || l.steps == 0 || l.batch == 0 || l.hidden == 0 {
             return None;
@@ -83,7 +70,7 @@ impl Grid {
         let of_warp = if is_kept { of_warp } else { units.div_ceil(MANY_WARPS) };
         let width = if is_kept { width } else { 1 };
         let many = wide > 1 || is_kept && kept > MANY_KEPT;
-        Some(Grid {
+        Some(UnitLayout {
             blocks: l.hidden.div_ceil(units),
             units,
             warps: units.div_ceil(of_warp),
@@ -96,11 +83,11 @@ impl Grid {
     }
 
     /// Whether it is estimated to be faster than a block for each direction and element of the batch.
-    fn is_worth(&self, l: &Layer, (form, processors): (Form, u32)) -> bool {
+    fn is_worth(&self, l: &Layer, cell: CellKind, processors: u32) -> bool {
         let weights = (l.rows() * l.hidden) as f64;
         let turns = (l.reversed.len() * l.batch).div_ceil(processors as usize) as f64;
         let alone = turns * (STEP_ALONE + weights / ALONE);
-        let phases = if form == Form::GruBefore { 2.0 } else { 1.0 };
+        let phases = if cell == CellKind::GruResetBefore { 2.0 } else { 1.0 };
         let blocks = (self.blocks * l.reversed.len()) as f64;
         let own = (self.units * l.gates * l.hidden) as f64;
         let read = if self.is_kept { 0.0 } else { own * l.dtype.size() as f64 / BYTES };
@@ -110,7 +97,7 @@ impl Grid {
 }
 
 /// A product of some gates' weights with a state.
-struct Product {
+struct GateProduct {
     /// The gates, and slots for them: a power of two.
     gates: std::ops::Range<usize>,
     slots: usize,
@@ -120,15 +107,15 @@ struct Product {
 }
 
 /// Writes the function of a layer.
-struct Writer<'a> {
+struct StepWriter<'a> {
     l: &'a Layer,
-    grid: Grid,
+    grid: UnitLayout,
     kind: &'static str,
     real: &'static str,
-    t: Text,
+    t: Statements,
 }
 
-impl Writer<'_> {
+impl StepWriter<'_> {
     fn line(&mut self, depth: usize, text: impl AsRef<str>) {
         self.t.line(depth, text);
     }
@@ -141,7 +128,7 @@ impl Writer<'_> {
 
     /// The block's units, weights that stay, and the first states.
     fn begin(&mut self, initial: &[(&str, &str)]) {
-        let Grid { blocks, units, of_warp, width, turns, .. } = self.grid;
+        let UnitLayout { blocks, units, of_warp, width, turns, .. } = self.grid;
         let (kind, real, hidden, batch) = (self.kind, self.real, self.l.hidden, self.l.batch);
         self.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
         self.line(1, format!("{kind} direction = blockIdx.x / {blocks};"));
@@ -232,8 +219,8 @@ impl Writer<'_> {
     }
 
     /// `total`: a lane's sum of products.
-    fn product(&mut self, p: &Product) {
-        let Grid { is_kept, width, turns, tile, .. } = self.grid;
+    fn product(&mut self, p: &GateProduct) {
+        let UnitLayout { is_kept, width, turns, tile, .. } = self.grid;
         let (kind, real, hidden, batch) = (self.kind, self.real, self.l.hidden, self.l.batch);
         let (first, count) = (p.gates.start, p.gates.len());
         self.line(5, format!("{real} sum[{}] = {{}};", p.slots * tile));
@@ -317,7 +304,7 @@ impl Writer<'_> {
         self.given(0, true);
         self.line(5, format!("{real} cell = 0;"));
         self.line(5, "if (own && slot == 0) cell = s2[place];");
-        self.product(&Product { gates: 0..4, slots: 4, state: "s1", from: "from" });
+        self.product(&GateProduct { gates: 0..4, slots: 4, state: "s1", from: "from" });
         self.line(5, "total += given;");
         self.line(5, format!("{real} open = slot == 3 ? tanh(total) : logistic(total);"));
         for (slot, name) in [(1, "out"), (2, "forget"), (3, "fresh")] {
@@ -338,7 +325,7 @@ impl Writer<'_> {
         self.given(0, false);
         self.line(5, format!("{real} old = 0;"));
         self.line(5, format!("if (own) old = s1[from + element * {hidden} + unit];"));
-        self.product(&Product { gates: 0..3, slots: 4, state: "s1", from: "from" });
+        self.product(&GateProduct { gates: 0..3, slots: 4, state: "s1", from: "from" });
         self.line(5, "total += bias;");
         self.line(5, format!("{real} open = logistic(given + total);"));
         for (slot, name) in [(0, "update"), (1, "reset")] {
@@ -359,7 +346,7 @@ impl Writer<'_> {
         self.given(0, true);
         self.line(5, format!("{real} old = 0;"));
         self.line(5, format!("if (own) old = s1[from + element * {hidden} + unit];"));
-        self.product(&Product { gates: 0..2, slots: 2, state: "s1", from: "from" });
+        self.product(&GateProduct { gates: 0..2, slots: 2, state: "s1", from: "from" });
         self.line(5, format!("{real} open = logistic(given + total);"));
         self.line(5, "if (own && slot == 0) s3[place] = open;");
         self.line(5, "if (own && slot == 1) s2[place] = open * old;");
@@ -371,7 +358,7 @@ impl Writer<'_> {
         self.line(6, format!("old = s1[from + element * {hidden} + unit];"));
         self.line(6, "update = s3[place];");
         self.line(5, "}");
-        self.product(&Product { gates: 2..3, slots: 1, state: "s2", from: "inner" });
+        self.product(&GateProduct { gates: 2..3, slots: 1, state: "s2", from: "inner" });
         self.line(5, format!("{real} fresh = tanh(given + total);"));
         self.line(5, format!("{real} shown = (1 - update) * fresh + update * old;"));
         self.store(0, None);
@@ -382,34 +369,35 @@ impl Writer<'_> {
 
 impl Layer {
     /// The same with steps whose blocks wait for each other, where that is chosen.
-    pub fn spread(
+    pub fn with_persistent_kernel(
         &self,
         mut procedure: Procedure,
-        args: &[Known],
-        (form, tuning): (Form, Tuning),
+        args: &[TypedShape],
+        cell: CellKind,
+        tuning: Tuning,
     ) -> Procedure {
-        let Some(grid) = Grid::of(self, tuning.processors) else { return procedure };
-        let is_chosen = match tuning.spread {
-            Spread::Never => false,
-            Spread::Chosen => grid.is_worth(self, (form, tuning.processors)),
-            Spread::Always => true,
+        let Some(grid) = UnitLayout::choose(self, tuning.processors) else { return procedure };
+        let is_chosen = match tuning.persistent_rnn {
+            Policy::Never => false,
+            Policy::WhenFaster => grid.is_worth(self, cell, tuning.processors),
+            Policy::Always => true,
         };
         if !is_chosen {
             return procedure;
         }
         let (blocks, threads) = (self.reversed.len() * grid.blocks, 32 * grid.warps as u32);
         let (kind, real) = (self.index(args), self.real());
-        let mut w = Writer { l: self, grid, kind, real, t: Text::default() };
-        match form {
-            Form::Lstm => w.lstm(),
-            Form::GruAfter => w.gru_after(),
-            Form::GruBefore => w.gru_before(),
+        let mut w = StepWriter { l: self, grid, kind, real, t: Statements::default() };
+        match cell {
+            CellKind::Lstm => w.lstm(),
+            CellKind::GruResetAfter => w.gru_after(),
+            CellKind::GruResetBefore => w.gru_before(),
         }
         // States beside the one that all blocks read, and results.
-        let (beside, results) = match form {
-            Form::Lstm => (1, 3),
-            Form::GruAfter => (0, 2),
-            Form::GruBefore => (2, 2),
+        let (beside, results) = match cell {
+            CellKind::Lstm => (1, 3),
+            CellKind::GruResetAfter => (0, 2),
+            CellKind::GruResetBefore => (2, 2),
         };
         let state = [self.reversed.len(), self.batch, self.hidden];
         let own = self.scratch_type();
@@ -422,7 +410,8 @@ impl Layer {
         operands.extend((0..results).map(|i| (Operand::Result(i), true)));
         let (name, body) = ("steps_of_all", w.t.0);
         let blocks = blocks as u64;
-        procedure.together = Some(Part { name, blocks, threads, operands, faults: false, body });
+        procedure.cooperative =
+            Some(ProcedureLaunch { name, blocks, threads, operands, faults: false, body });
         procedure
     }
 }

@@ -1,4 +1,4 @@
-//! Loop shapes of reductions: by blocks, in vectors, over windows, and running.
+//! Schedules of reductions: split over blocks, vectorised, windowed with a halo, and scans.
 
 pub(crate) mod scan;
 pub(crate) mod split;

@@ -1,11 +1,12 @@
-//! Running sums, products and extremes: reductions over all elements before, or from, a place along an axis, in one pass over it.
+//! Scans (cumulative sums, products and extremes) in one pass over the axis.
 //!
-//! They are found in the meaning: a reduction of what a comparison of its variable with the place lets in, and the first value of
-//! the reduction otherwise.
+//! Recognised in the meaning: a reduction masked by a comparison of its variable with the position, whose other branch is the identity of
+//! the reduction.
 
 use super::super::emit::{Emitter, coordinates, offset_of};
 use super::super::kernel::KernelProgram;
-use super::super::spelling::{self as spell, Kind};
+use super::super::spelling::{self as spell, ScalarKind};
+use crate::generate::grid::GridSize;
 use mlc_backends::reference::accelerated::affine::combine;
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::compile::Body;
@@ -28,11 +29,11 @@ pub struct Scan {
     inclusive: bool,
     backwards: bool,
     monoid: Monoid,
-    kind: Kind,
+    kind: ScalarKind,
 }
 
 /// What is combined where the comparison holds.
-enum Combined {
+enum ScanBody {
     Real(Real),
     Int(Int),
 }
@@ -69,7 +70,7 @@ fn sides(t: &Truth, m: Slot, n: Slot) -> Option<[bool; 3]> {
 
 impl Scan {
     /// A value as a running reduction that is worth a pass of its own.
-    pub fn of(kernel: &KernelProgram, v: Value) -> Option<Scan> {
+    pub fn recognise(kernel: &KernelProgram, v: Value) -> Option<Scan> {
         let mut e = Emitter::new(kernel);
         let axes = &kernel.code(v)?.axes;
         let slots: Vec<Slot> = axes.iter().map(|a| e.variable(a.1)).collect();
@@ -82,24 +83,24 @@ impl Scan {
         kernel: &KernelProgram,
         v: Value,
         slots: &[Slot],
-    ) -> Option<(Scan, Combined, Slot)> {
+    ) -> Option<(Scan, ScanBody, Slot)> {
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let double = e.double(v);
-        let (condition, combined, over, monoid, kind) = match e.placed(v, &index)? {
+        let (condition, combined, over, monoid, kind) = match e.body_at(v, &index)? {
             Body::Real(Real::Reduce(r)) => {
                 let Reduce { monoid, over, body: Real::If(c, a, b), .. } = *r else { return None };
-                let kind = Kind::Real(double);
+                let kind = ScalarKind::Real(double);
                 let first = |v: f64| spell::float(v, double) == spell::monoid(monoid, kind).1;
                 if !matches!(*b, Real::Const(v) if first(v)) {
                     return None;
                 }
-                (*c, Combined::Real(*a), over, monoid, kind)
+                (*c, ScanBody::Real(*a), over, monoid, kind)
             }
             Body::Int(_, Int::Reduce(r)) => {
                 let Reduce { monoid, over, dtype, body: Int::If(c, a, b) } = *r else {
                     return None;
                 };
-                let kind = Kind::Int(dtype);
+                let kind = ScalarKind::Int(dtype);
                 let first = |v: i64| spell::int(v) == spell::monoid(monoid, kind).1;
                 let is_first = match &*b {
                     Int::Const(v) => first(*v),
@@ -109,14 +110,14 @@ impl Scan {
                 if !is_first {
                     return None;
                 }
-                (*c, Combined::Int(*a), over, monoid, kind)
+                (*c, ScanBody::Int(*a), over, monoid, kind)
             }
             Body::Real(_) | Body::Int(..) => return None,
         };
         let [(m, count)] = over.as_slice() else { return None };
         let is_read = |s: Slot| match &combined {
-            Combined::Real(r) => r.reads(s),
-            Combined::Int(i) => i.reads(s),
+            ScanBody::Real(r) => r.reads(s),
+            ScanBody::Int(i) => i.reads(s),
         };
         let axes = &kernel.code(v)?.axes;
         let place = |axis: &usize| {
@@ -134,14 +135,14 @@ impl Scan {
         (*count >= LEAST).then_some((scan, combined, *m))
     }
 
-    /// Writes the function that stores the value; its blocks and their threads.
+    /// Writes the function that stores the value.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
         v: Value,
         shape: &[i64],
-    ) -> Option<(u64, u32)> {
+    ) -> Option<GridSize> {
         let slots: Vec<Slot> = shape.iter().map(|&n| e.variable(n)).collect();
         let (_, combined, m) = Scan::found(e, kernel, v, &slots)?;
         let n = shape[self.axis];
@@ -153,9 +154,11 @@ impl Scan {
         let (op, first) = spell::monoid(self.monoid, self.kind);
         let (kind, name) = (e.index_type(), self.kind.name());
         let value = |e: &mut Emitter<'_>| match (&combined, self.kind) {
-            (Combined::Real(r), Kind::Real(double)) => e.real_of(v, double, r),
-            (Combined::Int(i), _) => e.int_of(v, i),
-            (Combined::Real(_), Kind::Int(_)) => unreachable!("floats are combined as floats"),
+            (ScanBody::Real(r), ScalarKind::Real(double)) => e.real_of(v, double, r),
+            (ScanBody::Int(i), _) => e.int_of(v, i),
+            (ScanBody::Real(_), ScalarKind::Int(_)) => {
+                unreachable!("floats are combined as floats")
+            }
         };
         let at = |place: &str| match self.backwards {
             true => format!("{} - {place}", n - 1),
@@ -185,7 +188,7 @@ impl Scan {
             self.store(e, kernel, v, &slots, "here");
             e.close();
             e.close();
-            return Some((rows as u64, threads as u32));
+            return Some(GridSize { blocks: rows as u64, threads: threads as u32 });
         }
         e.line(format!("{kind} row = ({kind})blockIdx.x * {THREADS} + threadIdx.x;"));
         e.line(format!("if (row >= {rows}) return;"));
@@ -203,7 +206,8 @@ impl Scan {
             e.line(&add);
         }
         e.close();
-        Some(((rows as u64).div_ceil(THREADS as u64), THREADS as u32))
+        let blocks = (rows as u64).div_ceil(THREADS as u64);
+        Some(GridSize { blocks, threads: THREADS as u32 })
     }
 
     fn store(
@@ -216,10 +220,10 @@ impl Scan {
     ) {
         let ty = kernel.program.ty(v);
         let text = match self.kind {
-            Kind::Int(Some(of)) => spell::wrapped(ty.dtype, &spell::wrapped(of, name)),
-            Kind::Int(None) => spell::wrapped(ty.dtype, name),
-            Kind::Real(true) if ty.dtype.size() < 8 => format!("(float){name}"),
-            Kind::Real(_) => name.into(),
+            ScalarKind::Int(Some(of)) => spell::wrapped(ty.dtype, &spell::wrapped(of, name)),
+            ScalarKind::Int(None) => spell::wrapped(ty.dtype, name),
+            ScalarKind::Real(true) if ty.dtype.size() < 8 => format!("(float){name}"),
+            ScalarKind::Real(_) => name.into(),
         };
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let shape = ty.known_shape().unwrap_or_default();

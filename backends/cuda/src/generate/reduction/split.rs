@@ -1,9 +1,9 @@
-//! Reductions with few results and many elements: blocks combine parts of them, and the block of a result that comes last combines the parts.
+//! Split reductions (few results, many elements): blocks reduce parts, and the last block of a result combines them.
 
-use super::super::body::store;
 use super::super::emit::{Emitter, Sharing, coordinates};
+use super::super::grid::GridSize;
 use super::super::kernel::KernelProgram;
-use super::super::spelling::{self as spell, Kind};
+use super::super::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Real};
 use mlc_backends::reference::scalar::Monoid;
@@ -21,24 +21,24 @@ const THREADS: u32 = 512;
 
 /// A reduction in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct SplitReduction {
     monoid: Monoid,
-    kind: Kind,
+    kind: ScalarKind,
     results: i64,
     elements: i64,
     /// Elements of a part; only the last part may have fewer.
     part: i64,
 }
 
-impl Split {
+impl SplitReduction {
     /// A value as a reduction that is worth it.
-    pub fn of(kernel: &KernelProgram, v: Value) -> Option<Split> {
+    pub fn recognise(kernel: &KernelProgram, v: Value) -> Option<SplitReduction> {
         let code = kernel.code(v)?;
         let (monoid, kind, over) = match &code.body {
             Body::Real(Real::Reduce(r)) => {
-                (r.monoid, Kind::Real(Emitter::new(kernel).double(v)), &r.over)
+                (r.monoid, ScalarKind::Real(Emitter::new(kernel).double(v)), &r.over)
             }
-            Body::Int(_, Int::Reduce(r)) => (r.monoid, Kind::Int(r.dtype), &r.over),
+            Body::Int(_, Int::Reduce(r)) => (r.monoid, ScalarKind::Int(r.dtype), &r.over),
             Body::Real(_) | Body::Int(..) => return None,
         };
         let results = code.axes.iter().map(|a| a.1).product::<i64>();
@@ -48,7 +48,7 @@ impl Split {
         }
         let parts = (elements / PART).min(MOST / results).max(1);
         let part = elements.div_euclid(parts) + i64::from(elements % parts != 0);
-        Some(Split { monoid, kind, results, elements, part })
+        Some(SplitReduction { monoid, kind, results, elements, part })
     }
 
     fn parts(&self) -> i64 {
@@ -58,21 +58,22 @@ impl Split {
     /// Element type and extents of the parts.
     pub fn ty(&self) -> (DType, Vec<usize>) {
         let dtype = match self.kind {
-            Kind::Real(false) => DType::F32,
-            Kind::Real(true) => DType::F64,
-            Kind::Int(_) => DType::I64,
+            ScalarKind::Real(false) => DType::F32,
+            ScalarKind::Real(true) => DType::F64,
+            ScalarKind::Int(_) => DType::I64,
         };
         (dtype, vec![self.results as usize, self.parts() as usize])
     }
 }
 
-/// Writes the function; its blocks and their threads.
+/// Writes the function.
 pub fn write(
     e: &mut Emitter<'_>,
-    (v, dtype): (Value, DType),
+    v: Value,
+    dtype: DType,
     shape: &[i64],
-    split: &Split,
-) -> (u64, u32) {
+    split: &SplitReduction,
+) -> GridSize {
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
@@ -97,15 +98,15 @@ pub fn write(
     e.close();
     e.line(format!("total = combine_warp({op}(), total);"));
     let total = match split.kind {
-        Kind::Int(Some(of)) => spell::wrapped(dtype, &spell::wrapped(of, "total")),
-        Kind::Int(None) => spell::wrapped(dtype, "total"),
-        Kind::Real(true) if dtype != DType::F64 => "(float)total".into(),
-        Kind::Real(_) => "total".into(),
+        ScalarKind::Int(Some(of)) => spell::wrapped(dtype, &spell::wrapped(of, "total")),
+        ScalarKind::Int(None) => spell::wrapped(dtype, "total"),
+        ScalarKind::Real(true) if dtype != DType::F64 => "(float)total".into(),
+        ScalarKind::Real(_) => "total".into(),
     };
     e.open("if (threadIdx.x == 0)");
-    store(e, dtype, shape, &slots, &total);
+    e.store_result(dtype, shape, &slots, &total);
     e.close();
     e.close();
     e.declare_arrays(head);
-    ((split.results * parts) as u64, THREADS)
+    GridSize { blocks: (split.results * parts) as u64, threads: THREADS }
 }

@@ -1,12 +1,12 @@
-//! Short reductions whose results lie side by side, as those of depthwise convolutions and of pooling with channels last do: a thread has several
-//! results, and what they read lies side by side, too. Found in what is read where, not by the operator.
+//! Vectorised short reductions with contiguous results, such as depthwise convolution and pooling with channels last: a thread has several
+//! results, and reads vectors. Recognised by access patterns, not by the operator.
 
 use super::super::THREADS;
-use super::super::body::store;
-use super::super::emit::{Emitter, side_by_side, widest};
+use super::super::emit::{Emitter, vector_width, widest};
+use super::super::grid::GridSize;
 use super::super::product::Term;
 use super::super::product::simt::open_unrolled;
-use super::super::spelling::{self as spell, Kind};
+use super::super::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Real, Slot};
 use mlc_backends::reference::scalar::Monoid;
@@ -17,7 +17,7 @@ const MOST: i64 = 256;
 const UNROLLED: i64 = 32;
 
 /// Such a reduction.
-pub struct Wide {
+pub struct VectorizedReduction {
     of: Value,
     at: Vec<Int>,
     body: Term,
@@ -27,32 +27,38 @@ pub struct Wide {
     width: i64,
 }
 
-impl Wide {
+impl VectorizedReduction {
     /// The reduction of a value, at these axes, that takes no other one; none along no axis, which has no loop.
-    pub fn of(e: &mut Emitter<'_>, v: Value, index: &[Int], axes: &[(Slot, i64)]) -> Option<Wide> {
-        let found = e.look(&[(v, index.to_vec())]).reductions;
+    pub fn recognise(
+        e: &mut Emitter<'_>,
+        v: Value,
+        index: &[Int],
+        axes: &[(Slot, i64)],
+    ) -> Option<VectorizedReduction> {
+        let found = e.analyse(&[(v, index.to_vec())]).reductions;
         let [(of, at)] = found.as_slice() else { return None };
-        let Body::Real(Real::Reduce(r)) = e.placed(*of, at)? else { return None };
+        let Body::Real(Real::Reduce(r)) = e.body_at(*of, at)? else { return None };
         let elements = r.over.iter().map(|o| o.1).fold(1, i64::saturating_mul);
         let has_loop = !r.over.is_empty() && (1..=MOST).contains(&elements);
-        if !has_loop || !e.look_at(*of, &r.body).reductions.is_empty() {
+        if !has_loop || !e.analyse_real(*of, &r.body).reductions.is_empty() {
             return None;
         }
         let (dtype, results) = (e.type_of(v), axes.iter().map(|a| a.1).product::<i64>());
         let processors = i64::from(e.kernel().tuning.processors);
         // As many side by side as leave no multiprocessor idle, but two.
         let all =
-            [8, 4, 2].into_iter().filter(|&w| w <= widest(dtype) && side_by_side(axes, w) == w);
+            [8, 4, 2].into_iter().filter(|&w| w <= widest(dtype) && vector_width(axes, w) == w);
         let all: Vec<i64> = all.collect();
         let busy = all.iter().find(|w| results / (*w * i64::from(THREADS)) >= processors);
         let width = *busy.or(all.last())?;
         let (of, at, monoid) = (*of, at.clone(), r.monoid);
-        let wide = Wide { of, at, body: Term::Real(r.body), over: r.over, monoid, width };
-        let accesses = e.trial(|e| wide.sum(e, axes));
-        (accesses.together > 0 && accesses.apart == 0).then_some(wide)
+        let wide =
+            VectorizedReduction { of, at, body: Term::Real(r.body), over: r.over, monoid, width };
+        let accesses = e.count_accesses(|e| wide.sum(e, axes));
+        (accesses.vectorized > 0 && accesses.scalar == 0).then_some(wide)
     }
 
-    /// Writes the function; its blocks and their threads.
+    /// Writes the function.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
@@ -60,7 +66,7 @@ impl Wide {
         dtype: DType,
         shape: &[i64],
         axes: &[(Slot, i64)],
-    ) -> (u64, u32) {
+    ) -> GridSize {
         let (kind, width) = (e.index_type(), self.width);
         let results = axes.iter().map(|a| a.1).product::<i64>();
         e.line(format!("{kind} at = (({kind})blockIdx.x * {THREADS} + threadIdx.x) * {width};"));
@@ -69,18 +75,19 @@ impl Wide {
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         e.lanes("at", axes, width, |e| {
-            e.know(self.of, &self.at, "sum[lane]");
+            e.bind(self.of, &self.at, "sum[lane]");
             let text = e.element(v, &index);
-            store(e, dtype, shape, &slots, &text);
+            e.store_result(dtype, shape, &slots, &text);
         });
-        (((results / width) as u64).div_ceil(THREADS.into()), THREADS)
+        let blocks = ((results / width) as u64).div_ceil(THREADS.into());
+        GridSize { blocks, threads: THREADS }
     }
 
     /// Writes the loops that combine the elements of a thread's results.
     fn sum(&self, e: &mut Emitter<'_>, axes: &[(Slot, i64)]) {
         let (width, double) = (self.width, e.double(self.of));
         let (kind, real) = (e.index_type(), spell::real(double));
-        let (op, first) = spell::monoid(self.monoid, Kind::Real(double));
+        let (op, first) = spell::monoid(self.monoid, ScalarKind::Real(double));
         e.line(format!("{real} sum[{width}];"));
         open_unrolled(e, "lane", width);
         e.line(format!("sum[lane] = {first};"));

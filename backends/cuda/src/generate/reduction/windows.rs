@@ -1,8 +1,8 @@
-//! Reductions over windows that overlap, as those of depthwise convolutions and of pooling do: a block has a tile of the result, and what
-//! the tile's windows read is in shared memory once. Found in what is read where, not by the operator.
+//! Reductions over overlapping windows, such as depthwise convolution and pooling: a block has a tile of the result, and the tile's input
+//! with its halo is in shared memory once. Recognised by access patterns, not by the operator.
 
-use super::super::body::store;
-use super::super::emit::{Emitter, Window, linear};
+use super::super::emit::{Emitter, SharedWindow, linear};
+use super::super::grid::GridSize;
 use super::super::spelling as spell;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
@@ -20,7 +20,7 @@ const BYTES: i64 = 32 << 10;
 const GAIN: i64 = 2;
 
 /// What windows read along an axis of a value: positions, by output axes and variables of the reduction.
-struct Along {
+struct WindowedAxis {
     position: Affine,
     extent: i64,
     /// How many positions a tile reads.
@@ -28,9 +28,9 @@ struct Along {
 }
 
 /// Windows over a value in memory.
-pub struct Windows {
+pub struct WindowedReduction {
     read: Value,
-    along: Vec<Along>,
+    along: Vec<WindowedAxis>,
     over: Vec<(Slot, i64)>,
     /// Elements of a tile along each output axis.
     tile: Vec<i64>,
@@ -40,29 +40,29 @@ fn up(n: i64, by: i64) -> i64 {
     n / by + i64::from(n % by != 0)
 }
 
-impl Windows {
+impl WindowedReduction {
     /// The windows of a value, at these axes, that takes one reduction.
-    pub fn of(
+    pub fn recognise(
         e: &mut Emitter<'_>,
         v: Value,
         index: &[Int],
         axes: &[(Slot, i64)],
-    ) -> Option<Windows> {
-        let whole = e.look(&[(v, index.to_vec())]);
+    ) -> Option<WindowedReduction> {
+        let whole = e.analyse(&[(v, index.to_vec())]);
         let [(h, at)] = whole.reductions.as_slice() else { return None };
-        let Body::Real(Real::Reduce(r)) = e.placed(*h, at)? else { return None };
-        let inner = e.look_at(*h, &r.body);
+        let Body::Real(Real::Reduce(r)) = e.body_at(*h, at)? else { return None };
+        let inner = e.analyse_real(*h, &r.body);
         if !inner.reductions.is_empty() {
             return None;
         }
-        let mut found: Vec<Windows> = vec![];
+        let mut found: Vec<WindowedReduction> = vec![];
         for (read, at) in &inner.reads {
             // Of a value that is read at two places, one may lie outside of the tile's windows.
             let all = inner.reads.iter().chain(&whole.reads);
             if all.filter(|o| o.0 == *read).count() > 1 {
                 continue;
             }
-            found.extend(Windows::over(e, *read, at, axes, &r.over));
+            found.extend(WindowedReduction::over(e, *read, at, axes, &r.over));
         }
         found.into_iter().find(|w| w.is_gain(axes))
     }
@@ -73,7 +73,7 @@ impl Windows {
         at: &[Int],
         axes: &[(Slot, i64)],
         over: &[(Slot, i64)],
-    ) -> Option<Windows> {
+    ) -> Option<WindowedReduction> {
         let shape = e.kernel().program.ty(read).known_shape()?;
         let mut along = vec![];
         for (i, &n) in at.iter().zip(&shape) {
@@ -82,9 +82,10 @@ impl Windows {
             if !position.terms.iter().all(|t| known(t.0)) {
                 return None;
             }
-            along.push(Along { position, extent: n as i64, span: 1 });
+            along.push(WindowedAxis { position, extent: n as i64, span: 1 });
         }
-        let mut w = Windows { read, along, over: over.to_vec(), tile: vec![1; axes.len()] };
+        let mut w =
+            WindowedReduction { read, along, over: over.to_vec(), tile: vec![1; axes.len()] };
         w.cut(e, axes);
         Some(w)
     }
@@ -123,7 +124,7 @@ impl Windows {
 
     /// Whether windows of neighbours along an output axis overlap.
     fn overlaps(&self, slot: Slot) -> bool {
-        let slides = |a: &Along| {
+        let slides = |a: &WindowedAxis| {
             a.position.factor(slot) != 0
                 && self.over.iter().any(|o| o.1 > 1 && a.position.factor(o.0) != 0)
         };
@@ -153,7 +154,7 @@ impl Windows {
         overlap && self.elements().is_some_and(|n| n.saturating_mul(GAIN) <= reads)
     }
 
-    /// Writes the function; its blocks and their threads.
+    /// Writes the function.
     pub fn write(
         &self,
         e: &mut Emitter<'_>,
@@ -161,7 +162,7 @@ impl Windows {
         dtype: DType,
         shape: &[i64],
         axes: &[(Slot, i64)],
-    ) -> (u64, u32) {
+    ) -> GridSize {
         let (kind, block) = (e.index_type(), e.block());
         let tiles: Vec<i64> = axes.iter().zip(&self.tile).map(|(a, t)| up(a.1, *t)).collect();
         let behind = |list: &[i64], a: usize| list[a + 1..].iter().product::<i64>();
@@ -189,9 +190,9 @@ impl Windows {
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let text = e.element(v, &index);
-        store(e, dtype, shape, &slots, &text);
+        e.store_result(dtype, shape, &slots, &text);
         e.close();
-        (tiles.iter().product::<i64>() as u64, THREADS as u32)
+        GridSize { blocks: tiles.iter().product::<i64>() as u64, threads: THREADS as u32 }
     }
 
     /// Writes the loop that brings what the tile's windows read.
@@ -242,6 +243,6 @@ impl Windows {
         let first: Vec<String> = first.collect();
         let first = if first.is_empty() { "0".into() } else { first.join(" + ") };
         e.line(format!("{kind} window_first = {first};"));
-        e.window = Some(Window { value: self.read, strides });
+        e.window = Some(SharedWindow { value: self.read, strides });
     }
 }

@@ -31,7 +31,7 @@ pub struct Heuristic {
 }
 
 /// The library's functions.
-pub struct Table {
+pub struct CublasLtFunctions {
     pub create: unsafe extern "C" fn(*mut Handle) -> c_int,
     pub destroy: Destroy,
     pub version: unsafe extern "C" fn() -> usize,
@@ -78,11 +78,11 @@ pub struct Table {
     ) -> c_int,
 }
 
-impl Table {
-    fn of(library: &Library) -> Result<Table, libloading::Error> {
+impl CublasLtFunctions {
+    fn of(library: &Library) -> Result<CublasLtFunctions, libloading::Error> {
         // SAFETY: the types are those of cublasLt.h; its enumerations are 32-bit numbers here, its handles pointers.
         unsafe {
-            Ok(Table {
+            Ok(CublasLtFunctions {
                 create: *library.get(b"cublasLtCreate\0")?,
                 destroy: *library.get(b"cublasLtDestroy\0")?,
                 version: *library.get(b"cublasLtGetVersion\0")?,
@@ -103,11 +103,11 @@ impl Table {
     }
 
     /// The functions of the library on this machine, which is never closed; or why there is none.
-    pub fn open() -> Result<Table, String> {
+    pub fn open() -> Result<CublasLtFunctions, String> {
         let driver = library::cuda_version().map(|v| v.0);
         let found = search::open("libcublasLt.so", &[13, 12], VARIABLE, driver)?;
-        let table =
-            Table::of(&found).map_err(|e| format!("libcublasLt.so lacks a function: {e}"))?;
+        let table = CublasLtFunctions::of(&found)
+            .map_err(|e| format!("libcublasLt.so lacks a function: {e}"))?;
         std::mem::forget(found);
         Ok(table)
     }
@@ -159,7 +159,7 @@ fn type_of(dtype: DType) -> Option<c_int> {
 
 /// Sets an attribute to a number.
 fn set<T>(
-    table: &Table,
+    table: &CublasLtFunctions,
     (call, set): (&'static str, Set),
     of: &Owned,
     attribute: c_int,
@@ -171,7 +171,7 @@ fn set<T>(
 }
 
 /// A product that is ready.
-pub struct Ready {
+pub struct PreparedGemm {
     product: Owned,
     /// Of the factors as the library takes them, and of the result and what is added.
     layouts: [Owned; 3],
@@ -185,7 +185,7 @@ pub struct Ready {
 /// The library in a context.
 pub struct Blas {
     library: Owned,
-    table: Table,
+    table: CublasLtFunctions,
 }
 
 // SAFETY: a handle may be used by any thread, one at a time or several; so says the library's manual.
@@ -193,13 +193,13 @@ unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
 // SAFETY: the handles of a product are plain descriptions; whoever uses them has this value.
-unsafe impl Send for Ready {}
+unsafe impl Send for PreparedGemm {}
 // SAFETY: the library only reads them while it multiplies.
-unsafe impl Sync for Ready {}
+unsafe impl Sync for PreparedGemm {}
 
 impl Blas {
     /// The library in the current context.
-    pub fn new(table: Table) -> Result<Blas, Failure> {
+    pub fn new(table: CublasLtFunctions) -> Result<Blas, Failure> {
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         table.done("cublasLtCreate", unsafe { (table.create)(&mut handle) })?;
@@ -220,7 +220,7 @@ impl Blas {
         at: &[Address],
         workspace: (Address, u64),
         way: usize,
-    ) -> Result<Option<Ready>, Failure> {
+    ) -> Result<Option<PreparedGemm>, Failure> {
         let t = &self.table;
         let missing = || Failure { call: "prepare", reason: "operands are missing".into() };
         let mut operands = at.iter().copied();
@@ -239,7 +239,7 @@ impl Blas {
         let all = self.algorithms(&product, &layouts, workspace.1)?;
         let Some(&algorithm) = all.get(way) else { return Ok(None) };
         let at = [right, left, result];
-        Ok(Some(Ready { product, layouts, algorithm, at, added, workspace }))
+        Ok(Some(PreparedGemm { product, layouts, algorithm, at, added, workspace }))
     }
 
     /// The algorithms that the library thinks fastest, the best one first; one at least.
@@ -277,7 +277,7 @@ impl Blas {
     }
 
     /// Computes a product on a stream of the context.
-    pub fn multiply(&self, ready: &Ready, stream: Handle) -> Result<(), Failure> {
+    pub fn multiply(&self, ready: &PreparedGemm, stream: Handle) -> Result<(), Failure> {
         let (one, beta) = (1.0f32, if ready.added.is_some() { 1.0f32 } else { 0.0 });
         let [a, b, d] = ready.at.map(|at| at.0 as usize);
         let c = ptr::without_provenance(ready.added.map_or(d, |at| at.0 as usize));
@@ -311,7 +311,11 @@ impl Blas {
 }
 
 /// A description of what is multiplied, with the vector that is added and the activation.
-fn described(t: &Table, p: &MatrixProduct, bias: Option<Address>) -> Result<Owned, Failure> {
+fn described(
+    t: &CublasLtFunctions,
+    p: &MatrixProduct,
+    bias: Option<Address>,
+) -> Result<Owned, Failure> {
     let mut handle = ptr::null_mut();
     let scale = type_of(DType::F32).expect("is known");
     let compute = if p.in_tf32 { COMPUTE_32F_FAST_TF32 } else { COMPUTE_32F };
@@ -340,7 +344,7 @@ fn described(t: &Table, p: &MatrixProduct, bias: Option<Address>) -> Result<Owne
 }
 
 /// What is asked of an algorithm.
-fn preference(t: &Table, workspace: u64) -> Result<Owned, Failure> {
+fn preference(t: &CublasLtFunctions, workspace: u64) -> Result<Owned, Failure> {
     let mut handle = ptr::null_mut();
     let call = "cublasLtMatmulPreferenceCreate";
     // SAFETY: the pointer is valid for the call.
@@ -355,7 +359,12 @@ fn preference(t: &Table, workspace: u64) -> Result<Owned, Failure> {
 }
 
 /// The layout of a matrix: what lies side by side is one of the library's columns.
-fn layout(t: &Table, m: &Matrix, [rows, columns]: [u64; 2], count: u64) -> Result<Owned, Failure> {
+fn layout(
+    t: &CublasLtFunctions,
+    m: &Matrix,
+    [rows, columns]: [u64; 2],
+    count: u64,
+) -> Result<Owned, Failure> {
     let (across, lines) = if m.by_column { (rows, columns) } else { (columns, rows) };
     let call = "cublasLtMatrixLayoutCreate";
     let other = || Failure { call, reason: format!("there is no type for {}", m.dtype) };

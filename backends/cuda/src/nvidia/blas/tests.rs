@@ -225,8 +225,8 @@ unsafe extern "C" fn multiply(
     code
 }
 
-fn table() -> Table {
-    Table {
+fn table() -> CublasLtFunctions {
+    CublasLtFunctions {
         create,
         destroy,
         version,
@@ -357,7 +357,7 @@ fn a_call_that_fails_leaves_nothing_behind() {
 /// Descriptions need no device: the library itself, if there is one, takes them.
 #[test]
 fn a_real_library_takes_every_attribute() {
-    let real = match Table::open() {
+    let real = match CublasLtFunctions::open() {
         Ok(real) => real,
         Err(why) => return println!("skipped: {why}"),
     };

@@ -7,10 +7,10 @@
 use super::library::{Destroy, Failure, Handle, Owned};
 use super::{blas, search};
 use crate::Address;
-use crate::convolution::{Convolution, Part, Window};
+use crate::convolution::{Convolution, ConvolutionTensor, WindowAxis};
 use libloading::Library;
 use mlc_dsl::ir::DType;
-use plans::{Planned, Plans};
+use plans::{ExecutionPlan, PlanSearch};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ mod plans;
 pub const VARIABLE: &str = "MLC_CUDNN";
 
 /// The library's functions.
-pub struct Table {
+pub struct CudnnFunctions {
     pub create: unsafe extern "C" fn(*mut Handle) -> c_int,
     pub destroy: Destroy,
     pub set_stream: unsafe extern "C" fn(Handle, Handle) -> c_int,
@@ -41,11 +41,11 @@ pub struct Table {
     pub execute: unsafe extern "C" fn(Handle, Handle, Handle) -> c_int,
 }
 
-impl Table {
-    fn of(library: &Library) -> Result<Table, libloading::Error> {
+impl CudnnFunctions {
+    fn of(library: &Library) -> Result<CudnnFunctions, libloading::Error> {
         // SAFETY: the types are those of cudnn_graph.h; its enumerations are 32-bit numbers here, its handles pointers.
         unsafe {
-            Ok(Table {
+            Ok(CudnnFunctions {
                 create: *library.get(b"cudnnCreate\0")?,
                 destroy: *library.get(b"cudnnDestroy\0")?,
                 set_stream: *library.get(b"cudnnSetStream\0")?,
@@ -64,9 +64,10 @@ impl Table {
     }
 
     /// The functions of the library on this machine, which is never closed; or why there is none.
-    pub fn open() -> Result<Table, String> {
+    pub fn open() -> Result<CudnnFunctions, String> {
         let found = search::open("libcudnn.so", &[9], VARIABLE, None)?;
-        let table = Table::of(&found).map_err(|e| format!("libcudnn.so lacks a function: {e}"))?;
+        let table =
+            CudnnFunctions::of(&found).map_err(|e| format!("libcudnn.so lacks a function: {e}"))?;
         std::mem::forget(found);
         // It opens cuBLASLt by name, and ends the process where there is none. One that is open already is found.
         // SAFETY: the function takes nothing.
@@ -164,21 +165,26 @@ fn type_of(dtype: DType) -> Option<i32> {
 }
 
 /// A description that is not complete.
-struct Open<'t> {
-    table: &'t Table,
+struct DescriptorBuilder<'t> {
+    table: &'t CudnnFunctions,
     own: Owned,
 }
 
-impl<'t> Open<'t> {
-    fn new(table: &'t Table, kind: i32) -> Result<Open<'t>, Failure> {
+impl<'t> DescriptorBuilder<'t> {
+    fn new(table: &'t CudnnFunctions, kind: i32) -> Result<DescriptorBuilder<'t>, Failure> {
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         table.done("cudnnBackendCreateDescriptor", unsafe { (table.make)(kind, &mut handle) })?;
-        Ok(Open { table, own: Owned { handle, destroy: table.unmake } })
+        Ok(DescriptorBuilder { table, own: Owned { handle, destroy: table.unmake } })
     }
 
     /// Sets an attribute. `T` is what the type stands for.
-    fn with<T: Copy>(self, attribute: i32, ty: i32, values: &[T]) -> Result<Open<'t>, Failure> {
+    fn with<T: Copy>(
+        self,
+        attribute: i32,
+        ty: i32,
+        values: &[T],
+    ) -> Result<DescriptorBuilder<'t>, Failure> {
         let (to, count) = (self.own.handle, values.len() as i64);
         // SAFETY: the description is valid, and the library reads as many values as said; those that are handles are valid.
         let code = unsafe { (self.table.set)(to, attribute, ty, count, values.as_ptr().cast()) };
@@ -186,7 +192,11 @@ impl<'t> Open<'t> {
         Ok(self)
     }
 
-    fn of(self, attribute: i32, other: Handle) -> Result<Open<'t>, Failure> {
+    fn with_descriptor(
+        self,
+        attribute: i32,
+        other: Handle,
+    ) -> Result<DescriptorBuilder<'t>, Failure> {
         self.with(attribute, ty::DESCRIPTION, &[other])
     }
 
@@ -199,7 +209,13 @@ impl<'t> Open<'t> {
 }
 
 /// Values of an attribute into those that are given, at most as many; how many there are.
-fn get<T>(t: &Table, of: Handle, attribute: i32, ty: i32, to: &mut [T]) -> Result<usize, Failure> {
+fn get<T>(
+    t: &CudnnFunctions,
+    of: Handle,
+    attribute: i32,
+    ty: i32,
+    to: &mut [T],
+) -> Result<usize, Failure> {
     let mut count = 0;
     let room = to.len() as i64;
     // SAFETY: the description is valid, and the library writes as many values as there is room for at most.
@@ -210,7 +226,7 @@ fn get<T>(t: &Table, of: Handle, attribute: i32, ty: i32, to: &mut [T]) -> Resul
 
 /// Whom plans are for: a device, by the library in its context.
 #[derive(Clone, Copy)]
-enum Target {
+enum PlanTarget {
     Library(Handle),
     /// A device that is not there, by its description.
     #[cfg(test)]
@@ -221,14 +237,14 @@ enum Target {
 
 /// Descriptions that others refer to; the last ones are given back first.
 #[derive(Default)]
-struct Parts(Vec<Owned>);
+struct Descriptors(Vec<Owned>);
 
 // SAFETY: descriptions do not change once they are finished, and those that are not are used with the library alone.
-unsafe impl Send for Parts {}
+unsafe impl Send for Descriptors {}
 // SAFETY: as above.
-unsafe impl Sync for Parts {}
+unsafe impl Sync for Descriptors {}
 
-impl Parts {
+impl Descriptors {
     fn keep(&mut self, part: Owned) -> Handle {
         let handle = part.handle;
         self.0.push(part);
@@ -236,7 +252,7 @@ impl Parts {
     }
 }
 
-impl Drop for Parts {
+impl Drop for Descriptors {
     fn drop(&mut self) {
         while let Some(last) = self.0.pop() {
             drop(last);
@@ -248,23 +264,23 @@ impl Drop for Parts {
 fn lifted(c: &Convolution) -> Convolution {
     let mut c = c.clone();
     while c.windows.len() < 2 {
-        let still = Window { extents: [1; 3], stride: 1, dilation: 1, padding: [0; 2] };
+        let still = WindowAxis { extents: [1; 3], stride: 1, dilation: 1, padding: [0; 2] };
         c.windows.insert(0, still);
     }
     c
 }
 
 /// A graph as it is put together.
-struct Graph<'t> {
-    table: &'t Table,
+struct OperationGraph<'t> {
+    table: &'t CudnnFunctions,
     convolution: Convolution,
-    parts: Parts,
+    parts: Descriptors,
     operations: Vec<Handle>,
 }
 
-impl Graph<'_> {
+impl OperationGraph<'_> {
     /// A tensor in memory, or of `f32` in none if it is what lies between operations.
-    fn tensor(&mut self, name: i64, part: Part) -> Result<Handle, Failure> {
+    fn tensor(&mut self, name: i64, part: ConvolutionTensor) -> Result<Handle, Failure> {
         let c = &self.convolution;
         let is_between = name >= BETWEEN;
         let dtype = if is_between { DType::F32 } else { c.dtype };
@@ -272,7 +288,7 @@ impl Graph<'_> {
         let call = "cudnnBackendCreateDescriptor";
         let other = || Failure { call, reason: format!("there is no type for {dtype}") };
         let dtype = type_of(dtype).ok_or_else(other)?;
-        let tensor = Open::new(self.table, kind::TENSOR)?
+        let tensor = DescriptorBuilder::new(self.table, kind::TENSOR)?
             .with(906, ty::INT64, &[name])?
             .with(901, ty::DATA_TYPE, &[dtype])?
             .with(900, ty::INT64, &[ALIGNED])?
@@ -284,12 +300,12 @@ impl Graph<'_> {
     }
 
     fn convolve(&mut self, to: Handle) -> Result<(), Failure> {
-        let image = self.tensor(IMAGE, Part::Image)?;
-        let weights = self.tensor(WEIGHTS, Part::Weights)?;
-        let along = |f: &dyn Fn(&Window) -> u64| -> Vec<i64> {
+        let image = self.tensor(IMAGE, ConvolutionTensor::Image)?;
+        let weights = self.tensor(WEIGHTS, ConvolutionTensor::Weights)?;
+        let along = |f: &dyn Fn(&WindowAxis) -> u64| -> Vec<i64> {
             self.convolution.windows.iter().map(|w| f(w) as i64).collect()
         };
-        let convolution = Open::new(self.table, kind::CONVOLUTION)?
+        let convolution = DescriptorBuilder::new(self.table, kind::CONVOLUTION)?
             .with(100, ty::DATA_TYPE, &[0i32])?
             .with(101, ty::CONVOLUTION_MODE, &[CROSS_CORRELATION])?
             .with(106, ty::INT64, &[self.convolution.windows.len() as i64])?
@@ -299,11 +315,11 @@ impl Graph<'_> {
             .with(104, ty::INT64, &along(&|w| w.padding[1]))?
             .done()?;
         let convolution = self.parts.keep(convolution);
-        let operation = Open::new(self.table, kind::OF_CONVOLUTION)?
-            .of(702, convolution)?
-            .of(704, image)?
-            .of(703, weights)?
-            .of(705, to)?
+        let operation = DescriptorBuilder::new(self.table, kind::OF_CONVOLUTION)?
+            .with_descriptor(702, convolution)?
+            .with_descriptor(704, image)?
+            .with_descriptor(703, weights)?
+            .with_descriptor(705, to)?
             .with(700, ty::FLOAT, &[1.0f32])?
             .with(701, ty::FLOAT, &[0.0f32])?
             .done()?;
@@ -319,50 +335,56 @@ impl Graph<'_> {
         other: Option<Handle>,
         to: Handle,
     ) -> Result<(), Failure> {
-        let mut what = Open::new(self.table, kind::POINTWISE)?
+        let mut what = DescriptorBuilder::new(self.table, kind::POINTWISE)?
             .with(0, ty::POINTWISE_MODE, &[mode])?
             .with(1, ty::DATA_TYPE, &[0i32])?;
         if mode == RELU {
             what = what.with(2, ty::NAN_PROPAGATION, &[NAN_IS_KEPT])?;
         }
         let what = self.parts.keep(what.done()?);
-        let mut operation =
-            Open::new(self.table, kind::OF_POINTWISE)?.of(750, what)?.of(751, from)?;
+        let mut operation = DescriptorBuilder::new(self.table, kind::OF_POINTWISE)?
+            .with_descriptor(750, what)?
+            .with_descriptor(751, from)?;
         if let Some(other) = other {
-            operation = operation.of(752, other)?;
+            operation = operation.with_descriptor(752, other)?;
         }
-        let operation = operation.of(753, to)?.done()?;
+        let operation = operation.with_descriptor(753, to)?.done()?;
         self.operations.push(self.parts.keep(operation));
         Ok(())
     }
 }
 
 /// The graph of a convolution, and what it refers to.
-fn graph(t: &Table, c: &Convolution, target: Target) -> Result<(Parts, Handle), Failure> {
-    let (parts, operations) = (Parts::default(), vec![]);
-    let mut g = Graph { table: t, convolution: lifted(c), parts, operations };
+fn graph(
+    t: &CudnnFunctions,
+    c: &Convolution,
+    target: PlanTarget,
+) -> Result<(Descriptors, Handle), Failure> {
+    let (parts, operations) = (Descriptors::default(), vec![]);
+    let mut g = OperationGraph { table: t, convolution: lifted(c), parts, operations };
     // The order in which the library knows them.
     let follows = [
-        c.is_added.then_some((ADD, Some((ADDED, Part::Result)))),
-        c.has_bias.then_some((ADD, Some((BIAS, Part::Bias)))),
+        c.is_added.then_some((ADD, Some((ADDED, ConvolutionTensor::Result)))),
+        c.has_bias.then_some((ADD, Some((BIAS, ConvolutionTensor::Bias)))),
         c.is_rectified.then_some((RELU, None)),
     ];
     let follows: Vec<_> = follows.into_iter().flatten().collect();
-    let name = |g: &Graph<'_>| match g.operations.len() == follows.len() {
+    let name = |g: &OperationGraph<'_>| match g.operations.len() == follows.len() {
         true => RESULT,
         false => BETWEEN + g.operations.len() as i64,
     };
-    let mut last = g.tensor(name(&g), Part::Result)?;
+    let mut last = g.tensor(name(&g), ConvolutionTensor::Result)?;
     g.convolve(last)?;
     for (mode, other) in &follows {
         let other = other.map(|(name, part)| g.tensor(name, part)).transpose()?;
-        let next = g.tensor(name(&g), Part::Result)?;
+        let next = g.tensor(name(&g), ConvolutionTensor::Result)?;
         g.follow(*mode, last, other, next)?;
         last = next;
     }
-    let graph = Open::new(t, kind::GRAPH)?.with(801, ty::DESCRIPTION, &g.operations)?;
+    let graph =
+        DescriptorBuilder::new(t, kind::GRAPH)?.with(801, ty::DESCRIPTION, &g.operations)?;
     let graph = match target {
-        Target::Library(handle) => graph.with(800, ty::HANDLE, &[handle])?,
+        PlanTarget::Library(handle) => graph.with(800, ty::HANDLE, &[handle])?,
         #[cfg(test)]
         _ => graph,
     };
@@ -371,23 +393,23 @@ fn graph(t: &Table, c: &Convolution, target: Target) -> Result<(Parts, Handle), 
 }
 
 /// A convolution that is ready.
-pub struct Ready {
+pub struct PreparedConvolution {
     /// Where its operands are.
     pack: Owned,
-    planned: Arc<Planned>,
+    planned: Arc<ExecutionPlan>,
 }
 
 /// The library in a context.
 pub struct Dnn {
     /// Used by one thread at a time.
-    library: Mutex<Held>,
-    table: Table,
+    library: Mutex<HandleAndPlans>,
+    table: CudnnFunctions,
 }
 
 /// A handle, and what is kept for it.
-struct Held {
+struct HandleAndPlans {
     /// Plans of the convolution that was prepared last, whose ways are asked for one after the other; given back ahead of the handle.
-    last: Option<Plans>,
+    last: Option<PlanSearch>,
     own: Owned,
 }
 
@@ -396,18 +418,18 @@ unsafe impl Send for Dnn {}
 // SAFETY: as above.
 unsafe impl Sync for Dnn {}
 // SAFETY: plans and what they are made of do not change once they are finished; whoever uses them has the library.
-unsafe impl Send for Ready {}
+unsafe impl Send for PreparedConvolution {}
 // SAFETY: as above.
-unsafe impl Sync for Ready {}
+unsafe impl Sync for PreparedConvolution {}
 
 impl Dnn {
     /// The library in the current context.
-    pub fn new(table: Table) -> Result<Dnn, Failure> {
+    pub fn new(table: CudnnFunctions) -> Result<Dnn, Failure> {
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         table.done("cudnnCreate", unsafe { (table.create)(&mut handle) })?;
         let own = Owned { handle, destroy: table.destroy };
-        Ok(Dnn { library: Mutex::new(Held { last: None, own }), table })
+        Ok(Dnn { library: Mutex::new(HandleAndPlans { last: None, own }), table })
     }
 
     /// The library's name and version.
@@ -423,7 +445,7 @@ impl Dnn {
         at: &[Address],
         workspace: (Address, u64),
         way: usize,
-    ) -> Result<Option<Ready>, Failure> {
+    ) -> Result<Option<PreparedConvolution>, Failure> {
         let t = &self.table;
         let said = [Some(IMAGE), Some(WEIGHTS), c.is_added.then_some(ADDED)];
         let said = said.into_iter().chain([c.has_bias.then_some(BIAS), Some(RESULT)]).flatten();
@@ -432,26 +454,26 @@ impl Dnn {
             return Err(Failure { call: "prepare", reason: "operands are missing".into() });
         }
         let mut library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        let target = Target::Library(library.own.handle);
+        let target = PlanTarget::Library(library.own.handle);
         let plans = match library.last.take().filter(|p| p.are_of(c, workspace.1)) {
             Some(plans) => plans,
-            None => Plans::new(t, c, target, workspace.1)?,
+            None => PlanSearch::new(t, c, target, workspace.1)?,
         };
         let Some(planned) = library.last.insert(plans).nth(t, target, way)? else {
             return Ok(None);
         };
         let pointer = |a: &Address| ptr::without_provenance_mut::<c_void>(a.0 as usize);
         let pointers: Vec<Handle> = at.iter().map(pointer).collect();
-        let pack = Open::new(t, kind::PACK)?
+        let pack = DescriptorBuilder::new(t, kind::PACK)?
             .with(1000, ty::INT64, &names)?
             .with(1001, ty::POINTER, &pointers)?
             .with(1003, ty::POINTER, &[pointer(&workspace.0)])?
             .done()?;
-        Ok(Some(Ready { pack, planned }))
+        Ok(Some(PreparedConvolution { pack, planned }))
     }
 
     /// Computes a convolution on a stream of the context.
-    pub fn convolve(&self, ready: &Ready, stream: Handle) -> Result<(), Failure> {
+    pub fn convolve(&self, ready: &PreparedConvolution, stream: Handle) -> Result<(), Failure> {
         let (t, library) =
             (&self.table, self.library.lock().unwrap_or_else(PoisonError::into_inner));
         // SAFETY: the handle and the stream are valid.

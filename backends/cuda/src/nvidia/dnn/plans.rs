@@ -1,42 +1,47 @@
-//! Plans of a convolution: by the engines that the library thinks are fastest, one after the other as they are asked for.
+//! Execution plans of a convolution, by the engines that the library's heuristics rank, created as they are asked for.
 
 use super::{
-    Convolution, DType, Failure, Handle, MODES, MOST, Open, Owned, Parts, REFUSED, TENSOR_CORE,
-    Table, Target, get, graph, kind, ty,
+    Convolution, CudnnFunctions, DType, DescriptorBuilder, Descriptors, Failure, Handle, MODES,
+    MOST, Owned, PlanTarget, REFUSED, TENSOR_CORE, get, graph, kind, ty,
 };
 use std::sync::Arc;
 
 /// A plan, and the descriptions that it was made of, which are given back after it.
-pub struct Planned {
+pub struct ExecutionPlan {
     pub plan: Owned,
-    _engines: Arc<Parts>,
-    _graph: Arc<Parts>,
+    _engines: Arc<Descriptors>,
+    _graph: Arc<Descriptors>,
 }
 
 // SAFETY: a plan does not change once it is finished; whoever executes it has the library.
-unsafe impl Send for Planned {}
+unsafe impl Send for ExecutionPlan {}
 // SAFETY: as above.
-unsafe impl Sync for Planned {}
+unsafe impl Sync for ExecutionPlan {}
 
 /// The plans of a convolution that are precise and need no more bytes than there is room for beside its operands. What was found
 /// stays, so that asking for the next one repeats nothing.
-pub struct Plans {
+pub struct PlanSearch {
     of: Convolution,
     room: u64,
-    graph: Arc<Parts>,
+    graph: Arc<Descriptors>,
     root: Handle,
     /// Engines by the heuristics asked last, and those that were looked at; and how many heuristics were asked.
-    engines: Arc<Parts>,
+    engines: Arc<Descriptors>,
     seen: usize,
     asked: usize,
-    found: Vec<Arc<Planned>>,
+    found: Vec<Arc<ExecutionPlan>>,
 }
 
-impl Plans {
-    pub fn new(t: &Table, c: &Convolution, target: Target, room: u64) -> Result<Plans, Failure> {
+impl PlanSearch {
+    pub fn new(
+        t: &CudnnFunctions,
+        c: &Convolution,
+        target: PlanTarget,
+        room: u64,
+    ) -> Result<PlanSearch, Failure> {
         let (parts, root) = graph(t, c, target)?;
         let (of, graph, engines) = (c.clone(), Arc::new(parts), Arc::default());
-        Ok(Plans { of, room, graph, root, engines, seen: 0, asked: 0, found: vec![] })
+        Ok(PlanSearch { of, room, graph, root, engines, seen: 0, asked: 0, found: vec![] })
     }
 
     /// Whether they are those of this convolution.
@@ -47,10 +52,10 @@ impl Plans {
     /// The n-th plan; `None` if there are fewer.
     pub fn nth(
         &mut self,
-        t: &Table,
-        target: Target,
+        t: &CudnnFunctions,
+        target: PlanTarget,
         n: usize,
-    ) -> Result<Option<Arc<Planned>>, Failure> {
+    ) -> Result<Option<Arc<ExecutionPlan>>, Failure> {
         while self.found.len() <= n {
             let Some(next) = self.next(t, target)? else { break };
             self.found.push(Arc::new(next));
@@ -63,7 +68,11 @@ impl Plans {
         Ok(self.found.get(n).cloned())
     }
 
-    fn next(&mut self, t: &Table, target: Target) -> Result<Option<Planned>, Failure> {
+    fn next(
+        &mut self,
+        t: &CudnnFunctions,
+        target: PlanTarget,
+    ) -> Result<Option<ExecutionPlan>, Failure> {
         loop {
             let Some(engine) = self.engines.0.get(self.seen) else {
                 // Further heuristics are asked only if nothing was found so far.
@@ -82,25 +91,31 @@ impl Plans {
             let Ok((plan, bytes)) = plan(t, configuration, target) else { continue };
             if bytes <= self.room {
                 let (_engines, _graph) = (self.engines.clone(), self.graph.clone());
-                return Ok(Some(Planned { plan, _engines, _graph }));
+                return Ok(Some(ExecutionPlan { plan, _engines, _graph }));
             }
         }
     }
 }
 
 /// Engines for a graph with their choices, the fastest ones first as the library thinks.
-fn engines(t: &Table, graph: Handle, mode: i32, target: Target) -> Result<Parts, Failure> {
-    let heuristics =
-        Open::new(t, kind::HEURISTICS)?.of(201, graph)?.with(200, ty::HEURISTIC_MODE, &[mode])?;
+fn engines(
+    t: &CudnnFunctions,
+    graph: Handle,
+    mode: i32,
+    target: PlanTarget,
+) -> Result<Descriptors, Failure> {
+    let heuristics = DescriptorBuilder::new(t, kind::HEURISTICS)?
+        .with_descriptor(201, graph)?
+        .with(200, ty::HEURISTIC_MODE, &[mode])?;
     let heuristics = match target {
         #[cfg(test)]
-        Target::Device(device) => heuristics.of(204, device)?,
+        PlanTarget::Device(device) => heuristics.with_descriptor(204, device)?,
         _ => heuristics,
     };
     let heuristics = heuristics.done()?;
-    let mut parts = Parts::default();
+    let mut parts = Descriptors::default();
     for _ in 0..MOST {
-        parts.keep(Open::new(t, kind::CONFIGURATION)?.own);
+        parts.keep(DescriptorBuilder::new(t, kind::CONFIGURATION)?.own);
     }
     let mut handles: Vec<Handle> = parts.0.iter().map(|p| p.handle).collect();
     let count = get(t, heuristics.handle, 202, ty::DESCRIPTION, &mut handles)?;
@@ -109,8 +124,8 @@ fn engines(t: &Table, graph: Handle, mode: i32, target: Target) -> Result<Parts,
 }
 
 /// Whether an engine computes as precisely as it is asked for.
-fn is_precise(t: &Table, configuration: Handle, c: &Convolution) -> Result<bool, Failure> {
-    let engine = Open::new(t, kind::ENGINE)?.own;
+fn is_precise(t: &CudnnFunctions, configuration: Handle, c: &Convolution) -> Result<bool, Failure> {
+    let engine = DescriptorBuilder::new(t, kind::ENGINE)?.own;
     let mut handle = [engine.handle];
     let found = get(t, configuration, 300, ty::DESCRIPTION, &mut handle)?;
     let mut notes = [0i32; 16];
@@ -126,14 +141,18 @@ fn is_precise(t: &Table, configuration: Handle, c: &Convolution) -> Result<bool,
 }
 
 /// A plan by an engine, and the bytes that it needs beside its operands.
-fn plan(t: &Table, configuration: Handle, target: Target) -> Result<(Owned, u64), Failure> {
-    let plan = Open::new(t, kind::PLAN)?.of(401, configuration)?;
+fn plan(
+    t: &CudnnFunctions,
+    configuration: Handle,
+    target: PlanTarget,
+) -> Result<(Owned, u64), Failure> {
+    let plan = DescriptorBuilder::new(t, kind::PLAN)?.with_descriptor(401, configuration)?;
     let plan = match target {
-        Target::Library(handle) => plan.with(400, ty::HANDLE, &[handle])?,
+        PlanTarget::Library(handle) => plan.with(400, ty::HANDLE, &[handle])?,
         #[cfg(test)]
-        Target::Device(device) => plan.of(407, device)?,
+        PlanTarget::Device(device) => plan.with_descriptor(407, device)?,
         #[cfg(test)]
-        Target::None => plan,
+        PlanTarget::None => plan,
     };
     let plan = plan.done()?;
     let mut bytes = [0i64];

@@ -476,8 +476,8 @@ unsafe extern "C" fn execute(library: Handle, plan: Handle, pack: Handle) -> c_i
     code
 }
 
-pub fn table() -> Table {
-    Table {
+pub fn table() -> CudnnFunctions {
+    CudnnFunctions {
         create,
         destroy,
         set_stream,

@@ -3,25 +3,25 @@
 mod host;
 
 use super::*;
-use crate::convolution::Order;
+use crate::convolution::ChannelOrder;
 use host::{PRECISE, REAL, STATE, State, table};
 use mlc_dsl::ir::Tensor;
 
 /// Along one axis: elements of the image and of a window, stride, dilation, padding.
-fn window(n: u64, taps: u64, stride: u64, dilation: u64, padding: [u64; 2]) -> Window {
+fn window(n: u64, taps: u64, stride: u64, dilation: u64, padding: [u64; 2]) -> WindowAxis {
     let places = (n + padding[0] + padding[1] - dilation * (taps - 1) - 1) / stride + 1;
-    Window { extents: [n, taps, places], stride, dilation, padding }
+    WindowAxis { extents: [n, taps, places], stride, dilation, padding }
 }
 
-fn plain(windows: Vec<Window>) -> Convolution {
+fn plain(windows: Vec<WindowAxis>) -> Convolution {
     Convolution {
         dtype: DType::F32,
         count: 2,
         groups: 1,
         channels: [3, 4],
         windows,
-        order: Order::First,
-        weights: Order::First,
+        order: ChannelOrder::First,
+        weights: ChannelOrder::First,
         is_added: false,
         has_bias: false,
         is_rectified: false,
@@ -31,7 +31,7 @@ fn plain(windows: Vec<Window>) -> Convolution {
 
 /// Strides, dilations, paddings, numbers of axes, groups, orders, types, and what follows.
 fn examples() -> Vec<Convolution> {
-    let square = |w: Window| vec![w, w];
+    let square = |w: WindowAxis| vec![w, w];
     let mut all = vec![
         plain(square(window(6, 3, 1, 1, [1, 1]))),
         plain(vec![window(6, 3, 1, 1, [1, 1]), window(7, 2, 1, 1, [0, 1])]),
@@ -49,7 +49,8 @@ fn examples() -> Vec<Convolution> {
         Convolution { groups: 3, channels: [2, 2], ..plain(square(window(5, 3, 1, 1, [1, 1]))) },
         Convolution { groups: 4, channels: [1, 1], ..plain(square(window(5, 3, 1, 1, [1, 1]))) },
     ];
-    let orders = [(Order::Last, Order::Last), (Order::Last, Order::First)];
+    let orders =
+        [(ChannelOrder::Last, ChannelOrder::Last), (ChannelOrder::Last, ChannelOrder::First)];
     let first = all.clone();
     all.extend(orders.into_iter().flat_map(|(order, weights)| {
         first.iter().map(move |c| Convolution { order, weights, ..c.clone() })
@@ -75,21 +76,21 @@ fn values(dtype: DType, count: u64, first: u32) -> Tensor {
     Tensor::from_f64(dtype, vec![count as usize], &(0..count as u32).map(one).collect::<Vec<_>>())
 }
 
-fn tensor_of(c: &Convolution, part: Part, first: u32) -> Tensor {
+fn tensor_of(c: &Convolution, part: ConvolutionTensor, first: u32) -> Tensor {
     values(c.dtype, c.extents(part).iter().product(), first)
 }
 
 /// The operands, and the result of a convolution by the library, in one of its ways.
 fn by_library(c: &Convolution, way: usize) -> Result<Option<Vec<f64>>, Failure> {
     let operands = [
-        Some(tensor_of(c, Part::Image, 1)),
-        Some(tensor_of(c, Part::Weights, 2)),
-        c.is_added.then(|| tensor_of(c, Part::Result, 3)),
-        c.has_bias.then(|| tensor_of(c, Part::Bias, 4)),
+        Some(tensor_of(c, ConvolutionTensor::Image, 1)),
+        Some(tensor_of(c, ConvolutionTensor::Weights, 2)),
+        c.is_added.then(|| tensor_of(c, ConvolutionTensor::Result, 3)),
+        c.has_bias.then(|| tensor_of(c, ConvolutionTensor::Bias, 4)),
     ];
     let operands: Vec<Vec<u8>> =
         operands.into_iter().flatten().map(|t| t.bytes().to_vec()).collect();
-    let count: u64 = c.extents(Part::Result).iter().product();
+    let count: u64 = c.extents(ConvolutionTensor::Result).iter().product();
     let mut out = vec![0xffu8; count as usize * c.dtype.size()];
     let result = Address(out.as_mut_ptr().expose_provenance() as u64);
     let at = operands.iter().map(|v| Address(v.as_ptr().expose_provenance() as u64));
@@ -104,16 +105,20 @@ fn by_library(c: &Convolution, way: usize) -> Result<Option<Vec<f64>>, Failure> 
 
 /// The result of a convolution, written down once more: of numbers by their places along axes, however these lie.
 fn expected(c: &Convolution) -> Vec<f64> {
-    let place = |part: Part, index: &[u64]| -> usize {
+    let place = |part: ConvolutionTensor, index: &[u64]| -> usize {
         let strides = c.strides(part);
         index.iter().zip(&strides).map(|(i, s)| i * s).sum::<u64>() as usize
     };
-    let [x, w] = [(Part::Image, 1), (Part::Weights, 2)].map(|(p, f)| tensor_of(c, p, f).to_f64());
-    let (z, b) = (tensor_of(c, Part::Result, 3).to_f64(), tensor_of(c, Part::Bias, 4).to_f64());
+    let [x, w] = [(ConvolutionTensor::Image, 1), (ConvolutionTensor::Weights, 2)]
+        .map(|(p, f)| tensor_of(c, p, f).to_f64());
+    let (z, b) = (
+        tensor_of(c, ConvolutionTensor::Result, 3).to_f64(),
+        tensor_of(c, ConvolutionTensor::Bias, 4).to_f64(),
+    );
     let [inside, outside] = c.channels;
     // Three axes, of which the first ones may have one element.
     let mut along = c.windows.clone();
-    let still = Window { extents: [1; 3], stride: 1, dilation: 1, padding: [0; 2] };
+    let still = WindowAxis { extents: [1; 3], stride: 1, dilation: 1, padding: [0; 2] };
     along.splice(0..0, vec![still; 3 - c.windows.len()]);
     let index =
         |a: u64, b: u64, last: [u64; 3]| [&[a, b][..], &last[3 - c.windows.len()..]].concat();
@@ -133,11 +138,11 @@ fn expected(c: &Convolution) -> Vec<f64> {
                 });
                 if let [Some(d), Some(h), Some(v)] = from {
                     let channel = k / outside * inside + q;
-                    sum += x[place(Part::Image, &index(n, channel, [d, h, v]))]
-                        * w[place(Part::Weights, &index(k, q, t))];
+                    sum += x[place(ConvolutionTensor::Image, &index(n, channel, [d, h, v]))]
+                        * w[place(ConvolutionTensor::Weights, &index(k, q, t))];
                 }
             }
-            let at = place(Part::Result, &index(n, k, o));
+            let at = place(ConvolutionTensor::Result, &index(n, k, o));
             sum += if c.is_added { z[at] } else { 0.0 };
             sum += if c.has_bias { b[k as usize] } else { 0.0 };
             out[at] = if c.is_rectified { sum.max(0.0) } else { sum };
@@ -217,32 +222,36 @@ const DEVICE: &str = r#"{"maxGridSize": [2147483647, 65535, 65535], "maxBlockSiz
 /// device that it is told of.
 #[test]
 fn a_real_library_takes_every_description() {
-    let real = match Table::open() {
+    let real = match CudnnFunctions::open() {
         Ok(real) => real,
         Err(why) => return println!("skipped: {why}"),
     };
     let all = examples();
-    if let Err(e) = graph(&real, &all[0], Target::None) {
+    if let Err(e) = graph(&real, &all[0], PlanTarget::None) {
         // A part of it needs the driver's library.
         assert!(e.reason.contains("SUBLIBRARY"), "{e:?}");
         return println!("skipped: {} {}", e.call, e.reason);
     }
     for c in &all {
-        graph(&real, c, Target::None).unwrap_or_else(|e| panic!("{c}: {e:?}"));
+        graph(&real, c, PlanTarget::None).unwrap_or_else(|e| panic!("{c}: {e:?}"));
         let mut wrong = c.clone();
         wrong.windows[0].extents[2] += 1;
-        assert!(graph(&real, &wrong, Target::None).is_err(), "{wrong}");
+        assert!(graph(&real, &wrong, PlanTarget::None).is_err(), "{wrong}");
     }
     let text = std::ffi::CString::new(DEVICE).expect("no NUL");
-    let device = Open::new(&real, 38).expect("is made").with(2702, 24, text.as_bytes_with_nul());
+    let device = DescriptorBuilder::new(&real, 38).expect("is made").with(
+        2702,
+        24,
+        text.as_bytes_with_nul(),
+    );
     let device = match device.expect("is set").done() {
         Ok(device) => device,
         Err(e) => return println!("skipped plans: {} {}", e.call, e.reason),
     };
     for c in &all {
         // The library counts on channels of several elements where they lie side by side.
-        let target = (Target::Device(device.handle), 128 << 20);
-        let found = Plans::new(&real, c, target.0, target.1);
+        let target = (PlanTarget::Device(device.handle), 128 << 20);
+        let found = PlanSearch::new(&real, c, target.0, target.1);
         let found = found.and_then(|mut plans| plans.nth(&real, target.0, 0));
         assert!(found.unwrap_or_else(|e| panic!("{c}: {e:?}")).is_some(), "{c}");
     }

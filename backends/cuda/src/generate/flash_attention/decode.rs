@@ -1,0 +1,357 @@
+//! Decode-phase attention (few queries): bandwidth-bound; streams K and V once, straight to registers.
+//!
+//! Warps of a block take tiles of keys in turn, and synchronise at the end only. In a warp, some lanes share a key: each has
+//! vectors of its steps, then of the columns of V. Sums of a tile's products go to one lane per key, which computes the
+//! exponentials; lanes with columns get these from there. In the end sums of lanes, then of warps, are combined.
+
+use super::FlashAttention;
+use super::kernel::{OutputTarget, least};
+use super::tile_load::TileLoad;
+use super::tiling::{MultiplyUnit, REGISTERS};
+use crate::generate::emit::{Emitter, coordinates, vector_width};
+use crate::generate::product::simt::open_unrolled;
+use mlc_dsl::ir::DType;
+
+/// How the lanes of a warp share a tile of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeTiling {
+    /// Lanes of a key.
+    pub lanes: i64,
+    /// Keys that they have at once.
+    pub at_once: i64,
+}
+
+impl DecodeTiling {
+    /// Lanes whose number differs in one of these bits have different keys.
+    fn steps(self) -> impl Iterator<Item = i64> {
+        [1, 2, 4, 8, 16].into_iter().filter(move |s| *s < self.at_once || *s >= self.lanes)
+    }
+}
+
+/// Writes the block.
+pub fn write(
+    e: &mut Emitter<'_>,
+    p: &FlashAttention,
+    few: DecodeTiling,
+    target: &OutputTarget<'_>,
+) {
+    let c = &p.tiling;
+    let w = DecodeWriter::new(e, p, few);
+    e.registers = Some(if c.sizes.rows > 4 { 255 } else { REGISTERS as u32 });
+    let (rows, warps, kind) = (c.sizes.rows, c.threads / 32, e.index_type());
+    let of_warp = rows * (c.sizes.columns + 2);
+    let shared = (rows * w.line).max(i64::from(warps) * of_warp);
+    e.line(format!(
+        "// Keys are read straight to registers: {} lanes share a key, a warp has {} keys at a time.",
+        few.lanes, c.keys
+    ));
+    e.line(format!("SHARED(float, tile, {shared});"));
+    e.line(format!(
+        "int warp = threadIdx.x / 32, own = threadIdx.x % 32, group = own / {lanes}, within = own % {lanes};",
+        lanes = few.lanes
+    ));
+    let steps = w.line;
+    TileLoad { units: MultiplyUnit::Real, stride: steps, steps, ..p.query_tile(0, "0") }.write(e);
+    e.line("__syncthreads();");
+    e.line(format!("float sum[{rows}][{}] = {{}};", w.value_factor.of_lane()));
+    e.line(format!("float most[{rows}], total[{rows}];"));
+    open_unrolled(e, "r", rows);
+    e.line(format!("most[r] = {};", least()));
+    e.line("total[r] = 0;");
+    e.close();
+    if let Some(skip) = &p.skip {
+        skip.open_turns_of_warps(e, p);
+    }
+    let first = format!("begin + warp * {}", c.keys);
+    let turn = i64::from(warps) * c.keys;
+    e.line("#pragma unroll 1");
+    e.open(&format!("for ({kind} keys = {first}; keys < end; keys += {turn})"));
+    if let Some(skip) = &p.skip {
+        skip.leave_out_of_warp(e, p);
+    }
+    w.scores(e);
+    w.exponentials(e);
+    w.products(e);
+    e.close();
+    if let Some(skip) = &p.skip {
+        skip.close_turns(e);
+    }
+    w.together(e);
+    w.results(e, target);
+}
+
+/// A factor, and how lanes take its lines.
+struct KeyStream<'a> {
+    load: TileLoad<'a>,
+    /// Elements that a lane reads at once, and how often it does.
+    width: i64,
+    packs: i64,
+}
+
+impl KeyStream<'_> {
+    fn new<'a>(e: &mut Emitter<'_>, load: TileLoad<'a>, few: DecodeTiling) -> KeyStream<'a> {
+        let own = (load.depth + few.lanes - 1) / few.lanes;
+        let most = load.units.gap().min((own as u64).next_power_of_two() as i64);
+        let mut width = vector_width(load.deep, most);
+        let accesses =
+            e.count_accesses(|e| e.lanes("deep", load.deep, width, |e| drop(load.value(e))));
+        if accesses.vectorized <= accesses.scalar {
+            width = 1;
+        }
+        let of_all = few.lanes * width;
+        KeyStream { packs: (load.depth + of_all - 1) / of_all, load, width }
+    }
+
+    /// Elements of a line that a lane has.
+    fn of_lane(&self) -> i64 {
+        self.width * self.packs
+    }
+
+    /// The type of C++ of a pack.
+    fn pack(&self) -> String {
+        format!("Pack<{}, {}>", self.load.units.element(), self.width)
+    }
+
+    /// Writes the loop that reads the pack of this number of all of a lane's keys into `to`; what is outside is 0.
+    fn read(&self, e: &mut Emitter<'_>, few: DecodeTiling, tile: i64, to: &str, number: &str) {
+        let places = self.load.places;
+        if places % tile == 0 {
+            return self.reads(e, few, to, number, false);
+        }
+        // Reads without a condition of their own are on their way together.
+        e.open(&format!("if (keys + {tile} <= {places})"));
+        self.reads(e, few, to, number, false);
+        e.close();
+        e.open("else");
+        self.reads(e, few, to, number, true);
+        e.close();
+    }
+
+    fn reads(&self, e: &mut Emitter<'_>, few: DecodeTiling, to: &str, number: &str, is_last: bool) {
+        let (load, kind) = (&self.load, e.index_type());
+        open_unrolled(e, "u", few.at_once);
+        e.line(format!("{kind} place = keys + group * {} + u;", few.at_once));
+        let step = format!("({number} * {} + within) * {}", few.lanes, self.width);
+        e.line(format!("{kind} deep = {} + {step};", load.from));
+        let mut inside = vec![];
+        if is_last {
+            inside.push(format!("place < {}", load.places));
+        }
+        if load.depth % (few.lanes * self.width) != 0 {
+            inside.push(format!("deep < {}", load.depth));
+        }
+        if !inside.is_empty() {
+            e.line("#pragma unroll");
+            e.line(format!(
+                "for (int lane = 0; lane < {}; ++lane) {to}[u].at[lane] = 0;",
+                self.width
+            ));
+        }
+        let check = inside.join(" && ");
+        e.open(&if check.is_empty() { check } else { format!("if ({check})") });
+        coordinates(e, "place", load.along);
+        let lane = if self.width == 1 { "0" } else { "lane" };
+        e.lanes("deep", load.deep, self.width, |e| {
+            let value = load.value(e);
+            e.line(format!("{to}[u].at[{lane}] = {value};"));
+        });
+        e.close();
+        e.close();
+    }
+}
+
+struct DecodeWriter<'a> {
+    p: &'a FlashAttention,
+    decode: DecodeTiling,
+    key: KeyStream<'a>,
+    value_factor: KeyStream<'a>,
+    /// Elements of a row's line in shared memory.
+    line: i64,
+}
+
+impl DecodeWriter<'_> {
+    fn new<'a>(e: &mut Emitter<'_>, p: &'a FlashAttention, few: DecodeTiling) -> DecodeWriter<'a> {
+        let of_keys = KeyStream::new(e, p.key_tile(0, "0"), few);
+        let right = KeyStream::new(e, p.value_tile(0), few);
+        let line = (few.lanes * of_keys.of_lane() + 3) / 4 * 4;
+        DecodeWriter { p, decode: few, key: of_keys, value_factor: right, line }
+    }
+
+    /// The float that an element of a pack is.
+    fn float(&self, element: &str) -> String {
+        match self.p.tiling.units {
+            MultiplyUnit::Half(DType::BF16) => format!("bfloat16_bits_to_float({element})"),
+            MultiplyUnit::Half(_) => format!("half_bits_to_float({element})"),
+            MultiplyUnit::Tf32 | MultiplyUnit::Real => element.into(),
+        }
+    }
+
+    /// Products of the rows and a tile of keys: `score[r]` is that of a row and the lane's key, or minus infinity.
+    fn scores(&self, e: &mut Emitter<'_>) {
+        let (few, side, rows) = (self.decode, &self.key, self.p.tiling.sizes.rows);
+        let (count, at_once) = (few.at_once, side.width.min(if rows <= 4 { 4 } else { 2 }));
+        e.line(format!("float part[{rows}][{count}] = {{}};"));
+        open_unrolled(e, "j", side.packs);
+        e.line(format!("{} values[{count}];", side.pack()));
+        side.read(e, few, self.p.tiling.keys, "values", "j");
+        open_unrolled(e, "h", side.width / at_once);
+        e.line(format!("Pack<float, {at_once}> row_part[{rows}];"));
+        let step = format!("(j * {} + within) * {} + h * {at_once}", few.lanes, side.width);
+        open_unrolled(e, "r", rows);
+        e.line(format!("row_part[r] = load_pack<{at_once}>(tile + (r * {} + {step}));", self.line));
+        e.close();
+        open_unrolled(e, "u", count);
+        open_unrolled(e, "lane", at_once);
+        let value = self.float(&format!("values[u].at[h * {at_once} + lane]"));
+        e.line(format!("float value = {value};"));
+        e.line("#pragma unroll");
+        let add = "part[r][u] += row_part[r].at[lane] * value;";
+        e.line(format!("for (int r = 0; r < {rows}; ++r) {add}"));
+        (0..4).for_each(|_| e.close());
+        // What is read beside the exponentials is on its way while they are computed.
+        e.line(format!("{} beside[{count}];", self.value_factor.pack()));
+        self.value_factor.read(e, few, self.p.tiling.keys, "beside", "0");
+        e.line(format!("float score[{rows}];"));
+        open_unrolled(e, "r", rows);
+        let mut half = count / 2;
+        while half > 0 {
+            open_unrolled(e, "i", half);
+            e.line(format!("bool upper = (own & {half}) != 0;"));
+            e.line(format!("float other = upper ? part[r][i] : part[r][i + {half}];"));
+            e.line(format!("float same = upper ? part[r][i + {half}] : part[r][i];"));
+            e.line(format!("part[r][i] = same + __shfl_xor_sync(0xffffffffu, other, {half});"));
+            e.close();
+            half /= 2;
+        }
+        e.line("score[r] = part[r][0];");
+        let mut step = few.lanes / 2;
+        while step >= count {
+            e.line(format!("score[r] += __shfl_xor_sync(0xffffffffu, score[r], {step});"));
+            step /= 2;
+        }
+        let kind = e.index_type();
+        let key = format!("keys + group * {count} + within % {count}");
+        e.line(format!("{kind} down = row + r, across = {key};"));
+        self.p.scores(e, 1, &|_| "score[r]".into());
+        e.close();
+    }
+
+    /// The largest elements so far, and exponentials of all of a lane's keys in `part`; sums so far are scaled.
+    fn exponentials(&self, e: &mut Emitter<'_>) {
+        let (few, rows) = (self.decode, self.p.tiling.sizes.rows);
+        let exp = self.exp();
+        open_unrolled(e, "r", rows);
+        e.line("float top = score[r];");
+        for step in few.steps() {
+            e.line(format!("top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, {step}));"));
+        }
+        e.line("top = fmaxf(top, most[r]);");
+        // A row that has nothing above minus infinity so far has exponentials of 0.
+        e.line(format!("float base = top == {} ? 0.0f : top;", least()));
+        e.line(format!("float scale = {exp}(most[r] - base), weight = {exp}(score[r] - base);"));
+        e.line("most[r] = top;");
+        e.line("total[r] = total[r] * scale + weight;");
+        open_unrolled(e, "u", few.at_once);
+        let from = format!("group * {} + u", few.lanes);
+        e.line(format!("part[r][u] = __shfl_sync(0xffffffffu, weight, {from});"));
+        e.close();
+        e.line("#pragma unroll");
+        let own = self.value_factor.of_lane();
+        e.line(format!("for (int i = 0; i < {own}; ++i) sum[r][i] *= scale;"));
+        e.close();
+    }
+
+    fn exp(&self) -> &'static str {
+        if let MultiplyUnit::Half(_) = self.p.tiling.units { "__expf" } else { "exp" }
+    }
+
+    /// Adds the products of the exponentials and what is beside them.
+    fn products(&self, e: &mut Emitter<'_>) {
+        let (side, count) = (&self.value_factor, self.decode.at_once);
+        self.multiply(e, "beside", "0");
+        if side.packs > 1 {
+            open_unrolled(e, "j", side.packs - 1);
+            e.line(format!("{} values[{count}];", side.pack()));
+            side.read(e, self.decode, self.p.tiling.keys, "values", "(j + 1)");
+            self.multiply(e, "values", "(j + 1)");
+            e.close();
+        }
+    }
+
+    fn multiply(&self, e: &mut Emitter<'_>, values: &str, number: &str) {
+        let width = self.value_factor.width;
+        open_unrolled(e, "u", self.decode.at_once);
+        open_unrolled(e, "lane", width);
+        let value = self.float(&format!("{values}[u].at[lane]"));
+        e.line(format!("float value = {value};"));
+        e.line("#pragma unroll");
+        let rows = self.p.tiling.sizes.rows;
+        let add = format!("sum[r][{number} * {width} + lane] += part[r][u] * value;");
+        e.line(format!("for (int r = 0; r < {rows}; ++r) {add}"));
+        e.close();
+        e.close();
+    }
+
+    /// Adds what the lanes have, and leaves what each warp has in shared memory: sums, then largest elements and sums of exponentials.
+    fn together(&self, e: &mut Emitter<'_>) {
+        let (few, c, side) = (self.decode, &self.p.tiling, &self.value_factor);
+        let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
+        let behind = i64::from(warps) * rows * columns;
+        e.line("__syncthreads();");
+        open_unrolled(e, "r", rows);
+        for step in few.steps() {
+            e.line(format!("total[r] += __shfl_xor_sync(0xffffffffu, total[r], {step});"));
+        }
+        open_unrolled(e, "i", side.of_lane());
+        let mut step = few.lanes;
+        while step < 32 {
+            e.line(format!("sum[r][i] += __shfl_xor_sync(0xffffffffu, sum[r][i], {step});"));
+            step *= 2;
+        }
+        e.close();
+        e.open("if (group == 0)");
+        open_unrolled(e, "j", side.packs);
+        e.line(format!("int across = (j * {} + within) * {};", few.lanes, side.width));
+        let is_whole = columns % (few.lanes * side.width) == 0;
+        e.open(&if is_whole { String::new() } else { format!("if (across < {columns})") });
+        let at_once = side.width.min(4);
+        open_unrolled(e, "h", side.width / at_once);
+        e.line(format!("Pack<float, {at_once}> values;"));
+        e.line("#pragma unroll");
+        let from = format!("sum[r][j * {} + h * {at_once} + lane]", side.width);
+        e.line(format!("for (int lane = 0; lane < {at_once}; ++lane) values.at[lane] = {from};"));
+        let to = format!("(warp * {rows} + r) * {columns} + across + h * {at_once}");
+        e.line(format!("store_pack(tile + ({to}), values);"));
+        (0..4).for_each(|_| e.close());
+        e.open("if (own == 0)");
+        e.line(format!("tile[{behind} + (warp * {rows} + r) * 2] = most[r];"));
+        e.line(format!("tile[{behind} + (warp * {rows} + r) * 2 + 1] = total[r];"));
+        e.close();
+        e.close();
+        e.line("__syncthreads();");
+    }
+
+    /// Stores what all warps have together, an element for each thread.
+    fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
+        let (c, kind, exp) = (&self.p.tiling, e.index_type(), self.exp());
+        let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
+        let behind = i64::from(warps) * rows * columns;
+        let all = rows * columns;
+        e.open(&format!("for (int at = threadIdx.x; at < {all}; at += {})", c.threads));
+        e.line(format!("int r = at / {columns};"));
+        e.line(format!("{kind} down = row + r, across = at % {columns};"));
+        e.line(format!("float top = {};", least()));
+        let of_row = format!("tile[{behind} + (i * {rows} + r) * 2");
+        open_unrolled(e, "i", i64::from(warps));
+        e.line(format!("top = fmaxf(top, {of_row}]);"));
+        e.close();
+        e.line(format!("float base = top == {} ? 0.0f : top, sums = 0, weights = 0;", least()));
+        open_unrolled(e, "i", i64::from(warps));
+        e.line(format!("float weight = {exp}({of_row}] - base);"));
+        e.line(format!("sums += weight * tile[i * {all} + at];"));
+        e.line(format!("weights += weight * {of_row} + 1];"));
+        e.close();
+        self.p.results(e, target, 1, &|_| "sums".into(), ["weights", "top"]);
+        e.close();
+    }
+}

@@ -1,0 +1,255 @@
+//! Skips tiles of keys that a mask hides: all their scores are replaced or lowered so far that their exponentials are 0.
+//!
+//! A mask is found between the product and the softmax: a condition that selects the product or a number, or a term that
+//! is minus infinity. A masked tile is skipped, and so are the loads of its factors. Where masked scores
+//! are finite, they count in rows that have nothing above them; then the skipped tiles follow in a second pass.
+
+use super::{ElementPlace, FlashAttention, ReadFollower};
+use crate::generate::emit::{Emitter, coordinates, vector_width};
+use crate::generate::kernel::KernelProgram;
+use crate::generate::spelling as spell;
+use mlc_backends::reference::code::{Real, Truth};
+use mlc_backends::reference::scalar::RealOp;
+use mlc_dsl::ir::{NodeKind, Value};
+
+/// Scores at most so large are as good as minus infinity: no sum of a product in 32 bits brings them back.
+const LOWEST: f64 = -1e30;
+/// How far below another score one is whose exponential beside that one's is 0 in 32 bits.
+const FAR: f64 = 110.0;
+/// Masks at most that are looked at.
+const MOST: usize = 3;
+
+/// What an element passes where it counts.
+enum Mask {
+    /// A condition of this value's code, and what it is where the element counts.
+    Condition(Value, Truth, bool),
+    /// A term of this value's code.
+    Term(Value, Real),
+}
+
+/// The masks of scores.
+pub struct MaskedTileSkip {
+    masks: Vec<Mask>,
+    /// No score is larger where an element does not count.
+    largest: f64,
+}
+
+impl MaskedTileSkip {
+    /// The masks between this product and the scores, if there are any.
+    pub fn recognise(
+        e: &mut Emitter<'_>,
+        kernel: &KernelProgram,
+        scores: &ElementPlace,
+        inner: Value,
+    ) -> Option<MaskedTileSkip> {
+        let mut skip = MaskedTileSkip { masks: vec![], largest: f64::NEG_INFINITY };
+        let mut at = scores.clone();
+        let (mut factor, mut has_term) = (1.0, false);
+        while at.0 != inner && skip.masks.len() < MOST {
+            let Some((place, code)) = (ReadFollower { e: &mut *e, kernel }).code(at) else { break };
+            let of = place.0;
+            let leads =
+                |e: &mut Emitter<'_>, r: &Real| !e.analyse_real(of, r).reductions.is_empty();
+            let next = match &code {
+                Real::If(condition, then, otherwise) => {
+                    let counts = leads(e, then);
+                    let (rest, low) = if counts { (then, otherwise) } else { (otherwise, then) };
+                    let Some(low) = number(kernel, of, low).map(|n| n * factor) else { break };
+                    if low > if has_term { LOWEST } else { -FAR } || low.is_nan() {
+                        break;
+                    }
+                    skip.masks.push(Mask::Condition(of, (**condition).clone(), counts));
+                    skip.largest = skip.largest.max(low);
+                    rest
+                }
+                Real::Binary(RealOp::Add, a, b) => {
+                    let (rest, term) = if leads(e, a) { (a, b) } else { (b, a) };
+                    if leads(e, term) {
+                        break;
+                    }
+                    skip.masks.push(Mask::Term(of, (**term).clone()));
+                    skip.largest = skip.largest.max(LOWEST);
+                    has_term = true;
+                    rest
+                }
+                Real::Binary(op @ (RealOp::Mul | RealOp::Div), a, b) => {
+                    let (rest, by) = if leads(e, a) { (a, b) } else { (b, a) };
+                    let by = number(kernel, of, by).filter(|n| *n > 0.0 && n.is_finite());
+                    match (op, by) {
+                        (RealOp::Mul, Some(n)) => factor *= n,
+                        (RealOp::Div, Some(n)) if std::ptr::eq(rest, a) => factor /= n,
+                        _ => break,
+                    }
+                    rest
+                }
+                _ => break,
+            };
+            match (ReadFollower { e: &mut *e, kernel }).read(of, next) {
+                Some(read) => at = read,
+                None => break,
+            }
+        }
+        // Terms that are scaled behind the product are smaller by the factor.
+        if has_term && factor < 1.0 {
+            skip.largest = skip.largest.max(LOWEST * factor);
+        }
+        (!skip.masks.is_empty()).then_some(skip)
+    }
+
+    /// Whether scores that do not count may be finite.
+    fn has_turns(&self) -> bool {
+        self.largest != f64::NEG_INFINITY
+    }
+
+    /// Opens the turns over all keys. Of `count` rows of a thread, `tops` says whether the one of number `i` is one, and the largest of
+    /// its elements, once it has written what that takes.
+    pub fn open_turns(
+        &self,
+        e: &mut Emitter<'_>,
+        p: &FlashAttention,
+        count: i64,
+        tops: impl FnOnce(&mut Emitter<'_>) -> (String, String),
+    ) {
+        let warps = p.tiling.threads / 32;
+        if warps > 1 {
+            e.line(format!("SHARED(int, anywhere, {warps});"));
+        }
+        if !self.has_turns() {
+            return;
+        }
+        e.open("for (int turn = 0; turn < 2; ++turn)");
+        e.open("if (turn == 1)");
+        e.line("bool is_low = false;");
+        let (is_row, top) = tops(e);
+        let bound = spell::float(self.largest + FAR, false);
+        let low = format!("is_low = is_low || ({is_row} && {top} <= {bound});");
+        e.line("#pragma unroll");
+        e.line(format!("for (int i = 0; i < {count}; ++i) {low}"));
+        let any = any_of_block(e, "is_low", warps);
+        e.line(format!("if (!({any})) break;"));
+        e.close();
+    }
+
+    /// The same where each warp has keys of its own, and all rows: what is low in all of them is.
+    pub fn open_turns_of_warps(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
+        if !self.has_turns() {
+            return;
+        }
+        let (rows, warps) = (p.tiling.sizes.rows, p.tiling.threads / 32);
+        e.line(format!("SHARED(float, highest, {});", rows * i64::from(warps)));
+        e.open("for (int turn = 0; turn < 2; ++turn)");
+        e.open("if (turn == 1)");
+        e.line("#pragma unroll");
+        e.line(format!(
+            "for (int r = 0; r < {rows}; ++r) if (own == r) highest[warp * {rows} + r] = most[r];"
+        ));
+        e.line("__syncthreads();");
+        e.line("bool is_low = false;");
+        e.open(&format!("for (int r = 0; r < {rows}; ++r)"));
+        e.line("float top = highest[r];");
+        let next = format!("highest[i * {rows} + r]");
+        e.line(format!("for (int i = 1; i < {warps}; ++i) top = fmaxf(top, {next});"));
+        let bound = spell::float(self.largest + FAR, false);
+        e.line(format!("is_low = is_low || top <= {bound};"));
+        e.close();
+        e.line("if (!is_low) break;");
+        e.close();
+    }
+
+    /// Closes the turns.
+    pub fn close_turns(&self, e: &mut Emitter<'_>) {
+        if self.has_turns() {
+            e.close();
+        }
+    }
+
+    /// Goes on with the next tile where this turn leaves one out.
+    pub fn leave_out(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
+        self.leave_out_of(e, p, "threadIdx.x", p.tiling.threads);
+    }
+
+    /// The same of a warp.
+    pub fn leave_out_of_warp(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
+        self.leave_out_of(e, p, "own", 32);
+    }
+
+    /// The same of the threads that have a tile: the number of one, and how many there are.
+    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &FlashAttention, own: &str, threads: u32) {
+        let (c, along) = (&p.tiling, [p.along]);
+        let kind = e.index_type();
+        let mut width = vector_width(&along, 8).min(c.keys);
+        let accesses =
+            e.count_accesses(|e| e.lanes("across", &along, width, |e| drop(self.counts(e))));
+        if accesses.vectorized <= accesses.scalar {
+            width = 1;
+        }
+        let (lines, steps) = (c.rows.min(c.sizes.rows), c.keys / width);
+        e.line("bool counts = false;");
+        e.open(&format!("for (int at = {own}; at < {}; at += {threads})", lines * steps));
+        e.line(format!(
+            "{kind} down = row + at / {steps}, across = keys + at % {steps} * {width};"
+        ));
+        e.open(&format!("if (down < {} && across < {})", c.sizes.rows, c.sizes.keys));
+        coordinates(e, "down", &p.rows);
+        e.lanes("across", &along, width, |e| {
+            let counts = self.counts(e);
+            e.line(format!("counts = counts || {counts};"));
+        });
+        e.close();
+        e.close();
+        let any = any_of_block(e, "counts", threads / 32);
+        match self.has_turns() {
+            true => e.line(format!("if (({any}) == (turn == 1)) continue;")),
+            false => e.line(format!("if (!({any})) continue;")),
+        }
+    }
+
+    /// Whether an element counts.
+    fn counts(&self, e: &mut Emitter<'_>) -> String {
+        let one = |mask: &Mask| match mask {
+            Mask::Condition(of, truth, true) => e.truth_of(*of, truth),
+            Mask::Condition(of, truth, false) => format!("!{}", e.truth_of(*of, truth)),
+            Mask::Term(of, term) => {
+                let term = e.real_of(*of, false, term);
+                // Not below: what is not a number counts.
+                format!("!({term} <= {})", spell::float(LOWEST, false))
+            }
+        };
+        format!("({})", self.masks.iter().map(one).collect::<Vec<_>>().join(" && "))
+    }
+}
+
+/// The number that a float of a value's code is, if it is one.
+fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
+    match r {
+        Real::Const(n) => Some(*n),
+        Real::Round(_, r) => number(kernel, of, r),
+        Real::Read(read) if read.otherwise.is_none() => {
+            let source = *kernel.program.node(of.node).args.get(read.input)?;
+            match (&kernel.program.node(source.node).kind, kernel.constant(source)) {
+                (NodeKind::Const(_), Some(t)) => t.splat().map(|_| t.get_f64(0)),
+                _ => match &kernel.code(source)?.body {
+                    mlc_backends::reference::code::compile::Body::Real(r) => {
+                        number(kernel, source, r)
+                    }
+                    mlc_backends::reference::code::compile::Body::Int(..) => None,
+                },
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether something holds for a thread of the block; all threads learn it.
+fn any_of_block(e: &mut Emitter<'_>, text: &str, warps: u32) -> String {
+    if warps == 1 {
+        return format!("__any_sync(0xffffffffu, {text}) != 0");
+    }
+    e.line(format!("bool of_warp = __any_sync(0xffffffffu, {text}) != 0;"));
+    e.line("if (threadIdx.x % 32 == 0) anywhere[threadIdx.x / 32] = of_warp;");
+    e.line("__syncthreads();");
+    e.line("bool any = false;");
+    e.line(format!("for (int i = 0; i < {warps}; ++i) any = any || anywhere[i] != 0;"));
+    e.line("__syncthreads();");
+    "any".into()
+}
