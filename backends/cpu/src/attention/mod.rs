@@ -11,7 +11,7 @@ use crate::gemm::halves::RightPanels;
 use crate::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use crate::layout::{Layout, odometer};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::rows::{Weighed, weigh};
@@ -48,11 +48,11 @@ enum Masking {
 }
 
 /// Scores as they are; attribute 0 is their scale.
-pub const PLAIN: Maker = |s| make(s, Masking::Plain);
+pub const PLAIN: KernelFactory = |s| make(s, Masking::Plain);
 /// Argument 3 is added to the scores.
-pub const MASKED: Maker = |s| make(s, Masking::Add);
+pub const MASKED: KernelFactory = |s| make(s, Masking::Add);
 /// Argument 3 tells which scores are kept, attribute 1 what replaces the others.
-pub const SELECT: Maker = |s| make(s, Masking::Keep(s.float(1)? as f32));
+pub const SELECT: KernelFactory = |s| make(s, Masking::Keep(s.float(1)? as f32));
 
 /// Strides of the last two axes.
 #[derive(Clone, Copy)]
@@ -84,9 +84,9 @@ struct Attention {
     mask: Steps,
 }
 
-fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
-    let [q, k, v, masks @ ..] = site.args else { return None };
-    let floats = [q, k, v].iter().all(|a| a.dtype == DType::F32) && site.outputs[0].0 == DType::F32;
+fn make(spec: &KernelSpec<'_>, masking: Masking) -> Option<Box<dyn Kernel>> {
+    let [q, k, v, masks @ ..] = spec.args else { return None };
+    let floats = [q, k, v].iter().all(|a| a.dtype == DType::F32) && spec.outputs[0].0 == DType::F32;
     let mask = match (masking, masks) {
         (Masking::Plain, []) => None,
         (Masking::Add, [m]) if m.dtype == DType::F32 => Some(&m.layout),
@@ -111,7 +111,7 @@ fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
     let (t, e) = (v.layout.shape[batch], v.layout.shape[batch + 1]);
     Some(Box::new(Attention {
         masking,
-        scale: site.float(0)? as f32,
+        scale: spec.float(0)? as f32,
         heads,
         s,
         t,
@@ -132,11 +132,11 @@ struct Data<'a> {
     mask: &'a [u8],
 }
 
-impl Launch for Attention {
+impl Kernel for Attention {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);

@@ -21,7 +21,7 @@ use super::gemm::pack::panels as right_panels;
 use super::gemm::{Finish, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
 use super::layout::{Layout, odometer};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite};
+use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use super::runtime::threads::SharedSlice;
 use super::runtime::weight_cache::Pack;
 use formats::Format;
@@ -59,26 +59,26 @@ struct BlockProduct {
 const ROUNDED: usize = 32;
 
 /// Prepares the product with a matrix in blocks of a format.
-pub fn product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
-    product_with(site, format, None)
+pub fn product(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
+    product_with(spec, format, None)
 }
 
 /// Prepares the same with rounded rows.
-pub fn rounded_product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
-    product_with(site, format, Some(ROUNDED))
+pub fn rounded_product(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
+    product_with(spec, format, Some(ROUNDED))
 }
 
 fn product_with(
-    site: &LaunchSite<'_>,
+    spec: &KernelSpec<'_>,
     format: &'static Format,
     rounded: Option<usize>,
-) -> Option<Box<dyn Launch>> {
-    let [x, w] = site.args else { return None };
+) -> Option<Box<dyn Kernel>> {
+    let [x, w] = spec.args else { return None };
     if x.dtype != DType::F32 || w.dtype != DType::U8 {
         return None;
     }
     let pack = packer(&w.layout, format)?;
-    BlockProduct::make(site, (w.layout.shape[0], 0), pack, rounded)
+    BlockProduct::make(spec, (w.layout.shape[0], 0), pack, rounded)
 }
 
 /// What packs a matrix that lies so; `None` unless the blocks of each row lie one after the other.
@@ -105,32 +105,32 @@ impl BlockProduct {
     /// The product of the first operand with what `pack` makes of the others, a matrix of `n` rows whose operands hold numbers of so many bits,
     /// or of a format.
     fn make(
-        site: &LaunchSite<'_>,
+        spec: &KernelSpec<'_>,
         (n, bits): (usize, usize),
         pack: Packer,
         rounded: Option<usize>,
-    ) -> Option<Box<dyn Launch>> {
-        let x = &site.args.first()?.layout;
+    ) -> Option<Box<dyn Kernel>> {
+        let x = &spec.args.first()?.layout;
         let rank = x.rank().checked_sub(1)?;
         let mut starts = vec![];
         odometer(&x.shape[..rank], [&x.strides[..rank]], [x.offset], |[at]| starts.push(at));
         let sizes = GemmSizes { m: starts.len(), n, k: x.shape[rank] };
-        let operands = site.args[1..].iter();
+        let operands = spec.args[1..].iter();
         let constants: Option<Vec<_>> =
             operands.map(|a| Some((a.constant.as_ref()?, &a.layout))).collect();
         let packed = constants.map(|constants| {
             let bytes: Vec<&[u8]> = constants.iter().map(|c| &c.0.bytes()[..]).collect();
-            site.packs.blocks(&constants, [sizes.k, bits], &|| pack(&bytes))
+            spec.weights.blocks(&constants, [sizes.k, bits], &|| pack(&bytes))
         });
         Some(Box::new(BlockProduct { sizes, starts, step: x.strides[rank], packed, pack, rounded }))
     }
 }
 
-impl Launch for BlockProduct {
+impl Kernel for BlockProduct {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);

@@ -5,7 +5,7 @@ use super::bytes::{ByteFactors, ByteStrip, TOGETHER, prepare, round_group, strip
 use super::panels::BlockPanels;
 use crate::gemm::{Finish, GemmSizes};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::Context;
+use crate::runtime::kernel::Context;
 use std::ops::Range;
 
 /// Rounded rows: numbers in their order, and the scale of each group of `size` of them.

@@ -9,7 +9,7 @@ use super::winograd::{self, Winograd};
 use crate::gemm::pack::{panel_rows, wide_rows};
 use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::{SharedSlice, Threads};
 use crate::runtime::weight_cache::Pack;
 use mlc_dsl::ir::DType;
@@ -44,14 +44,14 @@ struct Filtered {
 }
 
 /// Prepares a convolution.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [_, w] = site.args else { return None };
-    if site.same_dtype()? != DType::F32 || !w.layout.is_dense() {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [_, w] = spec.args else { return None };
+    if spec.same_dtype()? != DType::F32 || !w.layout.is_dense() {
         return None;
     }
     let filters = w.layout.shape.as_slice();
-    let group = usize::try_from(site.int(4)?).ok()?;
-    let windows = Windows::of(site, &filters[2..], [0, 1, 3])?;
+    let group = usize::try_from(spec.int(4)?).ok()?;
+    let windows = Windows::of(spec, &filters[2..], [0, 1, 3])?;
     let (o, q, w_at) = (filters[0], filters[1], w.layout.offset);
     let taps = windows.taps();
     let channels = Channels { groups: group, q, o: o.checked_div(group)? };
@@ -59,30 +59,30 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, each)
         && winograd::fits(
-            &bytemuck::cast_slice(site.packs.aligned(t).bytes())[w_at..][..each.len()],
+            &bytemuck::cast_slice(spec.weights.aligned(t).bytes())[w_at..][..each.len()],
         )
     {
-        let points = site.packs.points(t, w_at, each, tiles.0);
+        let points = spec.weights.points(t, w_at, each, tiles.0);
         return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
     }
     if group != 1
         && let Some(groups) = of_a_vector(channels)
     {
         let filters = match &w.constant {
-            Some(t) => Filters::Packed(site.packs.filters(t, w_at, (o, q, taps))),
+            Some(t) => Filters::Packed(spec.weights.filters(t, w_at, (o, q, taps))),
             None => Filters::Given(w_at),
         };
         return Some(Box::new(Depthwise::new(windows, channels, groups, filters)));
     }
     if group != 1 {
-        return Some(grouped::make(site, windows, channels));
+        return Some(grouped::make(spec, windows, channels));
     }
     if let Some(t) = &w.constant
         && product::pays(&windows, (o, q), panel_rows(windows.len()))
     {
-        return Some(Box::new(Pointwise::new(windows, (o, q), (t, w_at), site.packs)));
+        return Some(Box::new(Pointwise::new(windows, (o, q), (t, w_at), spec.weights)));
     }
-    let packed = w.constant.as_ref().map(|t| site.packs.filters(t, w_at, (o, q, taps)));
+    let packed = w.constant.as_ref().map(|t| spec.weights.filters(t, w_at, (o, q, taps)));
     Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))
 }
 
@@ -95,11 +95,11 @@ const LONG: usize = 8;
 /// Operations that a task should at least have.
 const GRAIN: usize = 1 << 20;
 
-impl Launch for Filtered {
+impl Kernel for Filtered {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());

@@ -5,7 +5,7 @@ use super::Channels;
 use super::windows::Windows;
 use crate::gemm::{Finish, PackedFilters};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::tile::{self, Groups, Target, WindowLine, WindowRows, shape};
@@ -126,11 +126,11 @@ struct Job<'a> {
     finish: &'a Finish<'a>,
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();

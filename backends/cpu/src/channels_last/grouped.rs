@@ -8,7 +8,7 @@ use super::windows::Windows;
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::tile::{self, Even, PanelLines, Piece, Target};
@@ -32,13 +32,13 @@ struct Grouped {
 const GRAIN: usize = 1 << 20;
 
 /// Prepares a convolution.
-pub fn make(site: &LaunchSite<'_>, windows: Windows, channels: Channels) -> Box<dyn Launch> {
-    let w = &site.args[1];
+pub fn make(spec: &KernelSpec<'_>, windows: Windows, channels: Channels) -> Box<dyn Kernel> {
+    let w = &spec.args[1];
     let (Channels { groups, q, o }, taps) = (channels, windows.taps());
     let (w_at, each) = (w.layout.offset, o * q * taps);
     let packed = match &w.constant {
         Some(t) if each > 0 => {
-            let of = |g: usize| site.packs.filters(t, w_at + g * each, (o, q, taps));
+            let of = |g: usize| spec.weights.filters(t, w_at + g * each, (o, q, taps));
             (0..groups).map(of).collect()
         }
         _ => vec![],
@@ -48,11 +48,11 @@ pub fn make(site: &LaunchSite<'_>, windows: Windows, channels: Channels) -> Box<
     Box::new(Grouped { windows, channels, frames, w_at, packed, rows })
 }
 
-impl Launch for Grouped {
+impl Kernel for Grouped {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());

@@ -4,8 +4,8 @@
 use super::conv::BLOCK;
 use super::windows::Windows;
 use crate::gemm::{Finish, GemmSizes, Left, PackedRight, Product, Right, gemm};
-use crate::runtime::launch::{Array, Context, Launch};
-use crate::runtime::weight_cache::{Pack, PackedConstants, Part};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
+use crate::runtime::weight_cache::{Pack, Part, WeightCache};
 use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 
@@ -30,20 +30,20 @@ impl Pointwise {
         windows: Windows,
         (o, q): (usize, usize),
         (constant, at): (&Tensor, usize),
-        packs: &PackedConstants,
+        weights: &WeightCache,
     ) -> Pointwise {
         let turned = Part { offset: at, row: 1, col: q as isize };
-        let filters = packs.right(constant, turned, (q, o));
+        let filters = weights.right(constant, turned, (q, o));
         let sizes = GemmSizes { m: windows.len(), n: o, k: q };
         Pointwise { windows, sizes, filters }
     }
 }
 
-impl Launch for Pointwise {
+impl Kernel for Pointwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();

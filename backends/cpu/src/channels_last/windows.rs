@@ -3,7 +3,7 @@
 use crate::conv::window::Window;
 use crate::gemm::Matrix;
 use crate::layout::Layout;
-use crate::runtime::launch::LaunchSite;
+use crate::runtime::kernel::KernelSpec;
 use mlc_vector::tile::{Piece, WindowLine, has_row};
 use std::ops::Range;
 
@@ -89,24 +89,24 @@ impl Windows {
     }
 
     /// The windows of an application to `x` with `size`, and attributes stride, low and dilation at these places.
-    pub fn of(site: &LaunchSite<'_>, size: &[usize], attributes: [usize; 3]) -> Option<Windows> {
-        Windows::over(&site.args.first()?.layout, site, size, attributes)
+    pub fn of(spec: &KernelSpec<'_>, size: &[usize], attributes: [usize; 3]) -> Option<Windows> {
+        Windows::over(&spec.args.first()?.layout, spec, size, attributes)
     }
 
     /// The same over another layout of that image.
     pub fn over(
         x: &Layout,
-        site: &LaunchSite<'_>,
+        spec: &KernelSpec<'_>,
         size: &[usize],
         [stride, low, dilation]: [usize; 3],
     ) -> Option<Windows> {
-        let out = &site.outputs[0].1;
+        let out = &spec.outputs[0].1;
         let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
-        let (stride, low) = (site.sizes(stride)?, site.ints(low)?);
+        let (stride, low) = (spec.sizes(stride)?, spec.ints(low)?);
         if !(3..=5).contains(&out.len()) || stride.contains(&0) || size.contains(&0) {
             return None;
         }
-        let dilation = site.sizes(dilation)?;
+        let dilation = spec.sizes(dilation)?;
         let window = Window::new(&spatial(&x.shape), size, &spatial(out), stride, low, dilation)?;
         Windows::new(x, out, &window)
     }

@@ -13,7 +13,7 @@ use super::windows::Windows;
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedFilters};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::arrays::array;
@@ -220,11 +220,11 @@ fn fastest(results: f64, tiles: [usize; 2], filters: Filters) -> Option<Size> {
     (time < direct).then_some(size)
 }
 
-impl Launch for Winograd {
+impl Kernel for Winograd {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());

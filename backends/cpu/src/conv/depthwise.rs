@@ -5,7 +5,7 @@ use crate::conv::padded_frame::{PaddedFrame, SLACK};
 use crate::conv::window::Window;
 use crate::gemm::Finish;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use mlc_vector::planes::{self, Bounds, PlaneShape};
 
 /// Most taps: with more, sums over rows of products would be faster.
@@ -73,11 +73,11 @@ fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &
     }
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());

@@ -7,7 +7,7 @@ use super::channels_last;
 use super::gemm::direct::{DirectProduct, Rows, direct, pays};
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
+use super::runtime::kernel::{Context, Kernel, KernelSpec, OperandSpec, TensorView};
 use super::runtime::weight_cache::{Pack, Part};
 use depthwise::Depthwise;
 use im2col::Im2col;
@@ -43,14 +43,14 @@ struct Conv {
 }
 
 /// Prepares a convolution.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    if site.same_dtype()? != DType::F32 {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    if spec.same_dtype()? != DType::F32 {
         return None;
     }
-    let [x, w] = site.args else { return None };
-    let out = &site.outputs[0].1;
-    let (stride, low) = (site.sizes(0)?, site.ints(1)?);
-    let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
+    let [x, w] = spec.args else { return None };
+    let out = &spec.outputs[0].1;
+    let (stride, low) = (spec.sizes(0)?, spec.ints(1)?);
+    let (dilation, group) = (spec.sizes(3)?, usize::try_from(spec.int(4)?).ok()?);
     let spatial = out.len().checked_sub(2)?;
     // The driver walks whole images; anything strange is copied by the reference interpreter's path.
     if !x.layout.is_dense() || !w.layout.is_dense() || spatial > MAX_SPATIAL || stride.contains(&0)
@@ -58,9 +58,9 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         return None;
     }
     if group == 1
-        && let Some(launch) = of_one_position(site)
+        && let Some(kernel) = of_one_position(spec)
     {
-        return Some(launch);
+        return Some(kernel);
     }
     let window =
         Window::new(&x.layout.shape[2..], &w.layout.shape[2..], &out[2..], stride, low, dilation)?;
@@ -74,7 +74,7 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         Some(t) if o * k > 0 => (0..group)
             .map(|g| {
                 let offset = w_at + g * o * k;
-                site.packs.left(t, Part { offset, row: k as isize, col: 1 }, (o, k))
+                spec.weights.left(t, Part { offset, row: k as isize, col: 1 }, (o, k))
             })
             .collect(),
         _ => vec![],
@@ -85,17 +85,17 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
 }
 
 /// The channels of an image of one position are its last as well: a vector of them is computed at once.
-fn of_one_position(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w] = site.args else { return None };
-    let (dtype, out) = &site.outputs[0];
+fn of_one_position(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w] = spec.args else { return None };
+    let (dtype, out) = &spec.outputs[0];
     let is_one = |shape: &[usize]| shape[2..].iter().all(|&n| n == 1);
     if ![&x.layout.shape, &w.layout.shape, &**out].into_iter().all(is_one) {
         return None;
     }
     let last: Vec<usize> = [0].into_iter().chain(2..out.len()).chain([1]).collect();
-    let x = LaunchOperand { layout: x.layout.transpose(&last)?, ..x.clone() };
+    let x = OperandSpec { layout: x.layout.transpose(&last)?, ..x.clone() };
     let outputs = [(*dtype, last.iter().map(|&axis| out[axis]).collect())];
-    channels_last::conv(&LaunchSite { args: &[x, w.clone()], outputs: &outputs, ..*site })
+    channels_last::conv(&KernelSpec { args: &[x, w.clone()], outputs: &outputs, ..*spec })
 }
 
 /// Where the lines of the right operand lie, channel by channel and tap by tap, if reading them there pays.
@@ -121,11 +121,11 @@ fn lines(
     pays(rows, sizes).then(|| (LineTable::new(all.collect()), rows))
 }
 
-impl Launch for Conv {
+impl Kernel for Conv {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());

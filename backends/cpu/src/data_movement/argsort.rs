@@ -5,7 +5,7 @@
 
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
@@ -23,15 +23,15 @@ struct Places {
 }
 
 /// Prepares the places of the first elements; attribute 1 tells whether the largest come first.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x] = site.args else { return None };
-    let [(DType::I64, shape)] = site.outputs else { return None };
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x] = spec.args else { return None };
+    let [(DType::I64, shape)] = spec.outputs else { return None };
     if x.dtype == DType::Str || x.dtype.is_small() {
         return None;
     }
     let (&[_, n], &[_, count]) = (x.layout.shape.as_slice(), shape.as_slice()) else { return None };
     let source = ElementSource::of(&x.layout)?;
-    let largest = site.bool(1)?;
+    let largest = spec.bool(1)?;
     Some(Box::new(Places { dtype: x.dtype, source, n, count, largest }))
 }
 
@@ -168,7 +168,7 @@ simd! {
 /// For each place of a row, how many candidates are held.
 const HELD: usize = 4;
 
-impl Launch for Places {
+impl Kernel for Places {
     fn scratch(&self) -> u64 {
         (self.n as u64).saturating_mul(24)
     }
@@ -176,7 +176,7 @@ impl Launch for Places {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (n, count, size) = (self.n, self.count, self.dtype.size());

@@ -2,7 +2,7 @@
 //! operand's, at a place that each axis decides by itself.
 
 use crate::layout::{Layout, coalesce, dense_strides};
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
 use mlc_vector::picks::Picks;
@@ -117,11 +117,11 @@ impl Lines {
     }
 }
 
-impl Launch for Lines {
+impl Kernel for Lines {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         macro_rules! go {

@@ -4,7 +4,7 @@
 
 use crate::pointwise::convert::by_size;
 use crate::pointwise::{ElementSource, strided_copy};
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::layout::Layout;
@@ -37,10 +37,10 @@ struct Rows {
 }
 
 /// Prepares the writing of rows; attribute 0 says how they meet.
-pub fn rows(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, i, u] = site.args else { return None };
-    let [(dtype, _)] = site.outputs else { return None };
-    let Attr::Str(word) = site.attrs.first()? else { return None };
+pub fn rows(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, i, u] = spec.args else { return None };
+    let [(dtype, _)] = spec.outputs else { return None };
+    let Attr::Str(word) = spec.attrs.first()? else { return None };
     let meets = match word.as_str() {
         "none" => Meets::Replaces,
         "add" => Meets::Add,
@@ -62,11 +62,11 @@ pub fn rows(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(Rows { meets, dtype: *dtype, x, places, u, n, width }))
 }
 
-impl Launch for Rows {
+impl Kernel for Rows {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [x, i, u] = inputs else { return Err("three operands are written".into()) };
@@ -145,10 +145,10 @@ struct Numbers {
 }
 
 /// Prepares the numbers of elements; attribute 0 is the axis, attribute 1 the shape of the tensor that they are in.
-pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [i] = site.args else { return None };
-    let extents = site.sizes(1)?;
-    let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < extents.len())?;
+pub fn numbers(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [i] = spec.args else { return None };
+    let extents = spec.sizes(1)?;
+    let axis = usize::try_from(spec.int(0)?).ok().filter(|a| *a < extents.len())?;
     if i.dtype != DType::I64 || i.layout.rank() != extents.len() {
         return None;
     }
@@ -160,11 +160,11 @@ pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(Numbers { index, shape, extent: extents[axis] as i64, step, own }))
 }
 
-impl Launch for Numbers {
+impl Kernel for Numbers {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let index: &[i64] = inputs[0].typed();

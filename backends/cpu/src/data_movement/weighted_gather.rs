@@ -3,7 +3,7 @@
 //! Eight rows lie side by side while they are read, so each element is a vector.
 
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
@@ -13,9 +13,9 @@ use mlc_vector::transpose::{LINES, transpose_lines};
 const GRAIN: usize = 1 << 13;
 
 /// The elements.
-pub const ELEMENTS: Maker = make;
+pub const ELEMENTS: KernelFactory = make;
 /// Weighted sums of several each.
-pub const SUMS: Maker = make;
+pub const SUMS: KernelFactory = make;
 
 struct Numbered {
     /// Where rows, numbers and weights begin.
@@ -27,10 +27,10 @@ struct Numbered {
     taps: usize,
 }
 
-fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let (x, i) = (site.args.first()?, site.args.get(1)?);
+fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let (x, i) = (spec.args.first()?, spec.args.get(1)?);
     let typed = x.dtype == DType::F32 && i.dtype == DType::I64;
-    if !typed || !site.args.iter().all(|a| a.layout.is_dense()) {
+    if !typed || !spec.args.iter().all(|a| a.layout.is_dense()) {
         return None;
     }
     let &[_, rows, n] = x.layout.shape.as_slice() else { return None };
@@ -39,7 +39,7 @@ fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         [_, count, taps] => (count, taps),
         _ => return None,
     };
-    let weights = site.args.get(2).map_or(0, |w| w.layout.offset);
+    let weights = spec.args.get(2).map_or(0, |w| w.layout.offset);
     let at = [x.layout.offset, i.layout.offset, weights];
     Some(Box::new(Numbered { at, rows, n, count, taps }))
 }
@@ -93,7 +93,7 @@ impl Numbered {
     }
 }
 
-impl Launch for Numbered {
+impl Kernel for Numbered {
     fn scratch(&self) -> u64 {
         (self.n as u64 + 1).saturating_mul(4 * LINES as u64)
     }
@@ -101,7 +101,7 @@ impl Launch for Numbered {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (rows, n, count) = (self.rows, self.n, self.count);

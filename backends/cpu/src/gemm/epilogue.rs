@@ -3,7 +3,7 @@
 //! What steps compute has the bits that the code computes; code that is no chain is left to what runs register code.
 
 use crate::pointwise::{Binary, Dst, ElementSource, Fused, Instr, Op, Ref, RegisterCode, Unary};
-use crate::runtime::launch::Epilogue;
+use crate::runtime::kernel::Epilogue;
 use mlc_dsl::ir::DType;
 use mlc_vector::functions::Function;
 use mlc_vector::steps::{Chain, MOST, Operand, SLOTS, Slot, Step};

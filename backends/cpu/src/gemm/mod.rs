@@ -10,7 +10,7 @@ pub mod pack;
 mod skinny;
 
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::Context;
+use crate::runtime::kernel::Context;
 use crate::runtime::threads::{SharedSlice, Threads};
 use halves::RightPanels;
 use mlc_vector::simd::{VectorLevel, level};

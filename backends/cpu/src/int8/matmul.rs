@@ -6,7 +6,7 @@ use super::pack::{ByteMatrix, PackedBytes, groups, total};
 use super::{block_columns, is_zero_point, shift, vector};
 use crate::layout::odometer;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ struct MatMul {
 }
 
 /// Prepares the product of `x - p` and `w - q`.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, p, q] = site.args else { return None };
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, p, q] = spec.args else { return None };
     let (xl, wl) = (&x.layout, &w.layout);
     let rank = xl.rank();
     let (rows, columns) = (shift(x.dtype, false)?, shift(w.dtype, true)?);
@@ -54,7 +54,7 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         match (&w.constant, starts.as_slice()) {
             (Some(t), [[_, offset]]) => {
                 let b = ByteMatrix { data: t.bytes(), offset: *offset, row: right.0, col: right.1 };
-                Some(site.packs.bytes(t, *offset, right, (k, n), &|| {
+                Some(spec.weights.bytes(t, *offset, right, (k, n), &|| {
                     PackedBytes::columns(&b, (k, n), columns.0)
                 }))
             }
@@ -76,11 +76,11 @@ struct Product<'a> {
     zeros: &'a [i32],
 }
 
-impl Launch for MatMul {
+impl Kernel for MatMul {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let p = vector(&inputs[2], 1, self.rows.1)[0];

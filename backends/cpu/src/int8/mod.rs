@@ -19,7 +19,7 @@ pub use pack::PackedBytes;
 pub use pool::{make as maxpool, make_channels_last as maxpool_channels_last};
 
 use super::layout::Layout;
-use super::runtime::launch::{Array, LaunchOperand};
+use super::runtime::kernel::{OperandSpec, TensorView};
 use mlc_dsl::ir::DType;
 
 /// Bytes of the columns of a block that are computed together: they stay in the second-level cache.
@@ -43,7 +43,7 @@ fn shift(dtype: DType, signed: bool) -> Option<(u8, i32)> {
 }
 
 /// The elements of a vector, or a number repeated, with `by` added.
-fn vector(array: &Array<'_>, len: usize, by: i32) -> Vec<i32> {
+fn vector(array: &TensorView<'_>, len: usize, by: i32) -> Vec<i32> {
     let (data, layout): (&[i32], &Layout) = (array.typed(), array.layout);
     let step = layout.strides.first().copied().unwrap_or(0);
     let at = |i: usize| (layout.offset as isize + i as isize * step) as usize;
@@ -51,6 +51,6 @@ fn vector(array: &Array<'_>, len: usize, by: i32) -> Vec<i32> {
 }
 
 /// True if an operand holds zero points.
-fn is_zero_point(operand: &LaunchOperand, most: usize) -> bool {
+fn is_zero_point(operand: &OperandSpec, most: usize) -> bool {
     operand.dtype == DType::I32 && operand.layout.rank() <= most
 }

@@ -3,7 +3,7 @@
 use crate::channels_last::{Windows, each_window};
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
@@ -26,30 +26,30 @@ impl Byte for i8 {
 const GRAIN: usize = 1 << 19;
 
 /// Prepares the largest bytes of windows, channels last.
-pub fn make_channels_last(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
+pub fn make_channels_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let dtype = spec.same_dtype()?;
     if !matches!(dtype, DType::U8 | DType::I8) {
         return None;
     }
-    let windows = Windows::of(site, &site.sizes(0)?, [1, 2, 4])?;
-    let channels = *site.outputs[0].1.last()?;
+    let windows = Windows::of(spec, &spec.sizes(0)?, [1, 2, 4])?;
+    let channels = *spec.outputs[0].1.last()?;
     let signed = dtype == DType::I8;
     Some(Box::new(Last { windows, outside: vec![least(signed); channels], signed }))
 }
 
 /// Prepares the largest bytes of windows, channels first.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
-    let x = &site.args.first()?.layout;
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let dtype = spec.same_dtype()?;
+    let x = &spec.args.first()?.layout;
     if !matches!(dtype, DType::U8 | DType::I8) || !x.is_dense() || x.rank() < 3 {
         return None;
     }
-    let (stride, low, dilation) = (site.sizes(1)?, site.ints(2)?, site.sizes(4)?);
-    let out = &site.outputs[0].1;
+    let (stride, low, dilation) = (spec.sizes(1)?, spec.ints(2)?, spec.sizes(4)?);
+    let out = &spec.outputs[0].1;
     if stride.contains(&0) || dilation.contains(&0) {
         return None;
     }
-    let window = Window::new(&x.shape[2..], &site.sizes(0)?, &out[2..], stride, low, dilation)?;
+    let window = Window::new(&x.shape[2..], &spec.sizes(0)?, &out[2..], stride, low, dilation)?;
     let window = window.clipped();
     Some(Box::new(Planes {
         line: Line::of(&window)?,
@@ -72,11 +72,11 @@ struct Last {
     signed: bool,
 }
 
-impl Launch for Last {
+impl Kernel for Last {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, out) = (inputs[0].bytes, &mut *outputs[0]);
@@ -151,7 +151,7 @@ impl Line {
     }
 }
 
-impl Launch for Planes {
+impl Kernel for Planes {
     fn scratch(&self) -> u64 {
         2 * self.line.len as u64
     }
@@ -159,7 +159,7 @@ impl Launch for Planes {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x = &inputs[0].bytes[self.at..];

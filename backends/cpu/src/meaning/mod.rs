@@ -17,7 +17,7 @@ mod walk;
 use super::pointwise::{ElementSource, strided_copy};
 use super::runtime::buffer::Buffer;
 use super::runtime::fallback::ReferenceFallback;
-use super::runtime::launch::{Array, Context, Launch};
+use super::runtime::kernel::{Context, Kernel, TensorView};
 use code::Program;
 use lower::{Held, Source};
 use machine::{Fault, Machine, Sources, TILE};
@@ -272,7 +272,7 @@ impl Meaning {
 }
 
 /// The elements of an array, row-major; copied to `to` if they do not lie so.
-fn dense<'a>(a: &Array<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
+fn dense<'a>(a: &TensorView<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
     let (size, len) = (a.dtype.size(), a.layout.len());
     if a.layout.is_dense() {
         let whole = a.layout.offset * size..(a.layout.offset + len) * size;
@@ -290,7 +290,7 @@ fn dense<'a>(a: &Array<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
     Ok(to.bytes())
 }
 
-impl Launch for Meaning {
+impl Kernel for Meaning {
     fn scratch(&self) -> u64 {
         self.interpreter.scratch()
     }
@@ -298,7 +298,7 @@ impl Launch for Meaning {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let mut copies: Vec<Buffer> = inputs.iter().map(|_| Buffer::default()).collect();

@@ -7,7 +7,7 @@ use crate::data_movement::lines::Lines;
 use crate::gemm::epilogue::chain_of_program;
 use crate::layout::{Layout, coalesce, dense_strides, odometer};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
@@ -107,11 +107,11 @@ impl Map {
     }
 }
 
-impl Launch for Map {
+impl Kernel for Map {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let bytes: SmallVec<[&[u8]; 16]> = inputs.iter().map(|i| i.bytes).collect();
@@ -416,11 +416,11 @@ impl Copy {
     }
 }
 
-impl Launch for Copy {
+impl Kernel for Copy {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         if let How::Picked(lines) = &self.how {

@@ -6,7 +6,7 @@ pub(crate) mod steps;
 
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use super::runtime::threads::{SharedSlice, Threads};
 use super::runtime::weight_cache::{Pack, Part};
 use mlc_dsl::ir::{Attr, DType};
@@ -17,13 +17,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Long short-term memory.
-pub const LSTM: Maker = |s| make(s, Cell::Lstm { peepholes: false });
+pub const LSTM: KernelFactory = |s| make(s, Cell::Lstm { peepholes: false });
 /// Long short-term memory whose gates see the cell.
-pub const PEEPHOLE: Maker = |s| make(s, Cell::Lstm { peepholes: true });
+pub const PEEPHOLE: KernelFactory = |s| make(s, Cell::Lstm { peepholes: true });
 /// Simple recurrence.
-pub const SIMPLE: Maker = |s| make(s, Cell::Simple { rectified: false });
+pub const SIMPLE: KernelFactory = |s| make(s, Cell::Simple { rectified: false });
 /// Gated recurrent unit.
-pub const GRU: Maker = |s| make(s, Cell::Gru { reset_after: false });
+pub const GRU: KernelFactory = |s| make(s, Cell::Gru { reset_after: false });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
@@ -98,22 +98,23 @@ impl Deref for Ready<'_> {
 impl Weight {
     /// `rows` rows of `width` from `skip` elements on in an argument.
     pub(super) fn new(
-        site: &LaunchSite<'_>,
+        spec: &KernelSpec<'_>,
         arg: usize,
         skip: usize,
         (rows, width): (usize, usize),
     ) -> Weight {
-        let operand = &site.args[arg];
+        let operand = &spec.args[arg];
         let at = operand.layout.offset + skip;
         let sizes = (width, rows);
         let constant = operand.constant.as_ref().filter(|_| rows * width > 0);
-        let packed = constant
-            .map(|t| site.packs.right(t, Part { offset: at, row: 1, col: width as isize }, sizes));
+        let packed = constant.map(|t| {
+            spec.weights.right(t, Part { offset: at, row: 1, col: width as isize }, sizes)
+        });
         Weight { arg, at, sizes, packed }
     }
 
     /// The weight in the form that products read.
-    pub(super) fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
+    pub(super) fn ready(&self, inputs: &[TensorView<'_>]) -> Ready<'_> {
         match &self.packed {
             Some(p) => Ready::Shared(p),
             None => {
@@ -145,20 +146,20 @@ struct Recurrent {
     at: Vec<usize>,
 }
 
-fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
-    let dense = site.args.iter().all(|a| a.layout.is_dense() && a.dtype == DType::F32);
-    if !dense || site.args.len() != cell.arguments() {
+fn make(spec: &KernelSpec<'_>, cell: Cell) -> Option<Box<dyn Kernel>> {
+    let dense = spec.args.iter().all(|a| a.layout.is_dense() && a.dtype == DType::F32);
+    if !dense || spec.args.len() != cell.arguments() {
         return None;
     }
-    let [s, b, i] = *site.args[0].layout.shape.as_slice() else { return None };
-    let [d, _, h] = *site.args[2].layout.shape.as_slice() else { return None };
+    let [s, b, i] = *spec.args[0].layout.shape.as_slice() else { return None };
+    let [d, _, h] = *spec.args[2].layout.shape.as_slice() else { return None };
     let mut reverse = match d {
         1 => vec![false],
         2 => vec![false, true],
         _ => return None,
     };
     let mut cell = cell;
-    for a in site.attrs {
+    for a in spec.attrs {
         match a {
             Attr::Str(w) if w == "forward" && d == 1 => {}
             Attr::Str(w) if w == "reverse" && d == 1 => reverse = vec![true],
@@ -180,16 +181,16 @@ fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
     let (gates, joint) = (cell.gates(), cell.joint());
     let direction = |(d, &reverse): (usize, &bool)| {
         let skip = d * gates * h * h;
-        let late = || Weight::new(site, 2, skip + joint * h * h, (h, h));
+        let late = || Weight::new(spec, 2, skip + joint * h * h, (h, h));
         Direction {
             reverse,
-            input: Weight::new(site, 1, d * gates * h * i, (gates * h, i)),
-            joint: Weight::new(site, 2, skip, (joint * h, h)),
+            input: Weight::new(spec, 1, d * gates * h * i, (gates * h, i)),
+            joint: Weight::new(spec, 2, skip, (joint * h, h)),
             hidden: (joint < gates).then(late),
         }
     };
     let directions = reverse.iter().enumerate().map(direction).collect();
-    let at = site.args.iter().map(|a| a.layout.offset).collect();
+    let at = spec.args.iter().map(|a| a.layout.offset).collect();
     Some(Box::new(Recurrent { cell, directions, s, b, i, h, at }))
 }
 
@@ -326,7 +327,7 @@ fn gru_step(
     mix(update, &new[..n], h);
 }
 
-impl Launch for Recurrent {
+impl Kernel for Recurrent {
     fn scratch(&self) -> u64 {
         let (_, len) = self.lens();
         (len as u64).saturating_mul(4 * self.directions.len() as u64)
@@ -335,7 +336,7 @@ impl Launch for Recurrent {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let args: SmallVec<[&[f32]; 8]> =
@@ -395,7 +396,7 @@ impl Recurrent {
     fn direction(
         &self,
         threads: &Threads,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         args: &[&[f32]],
         d: usize,
         y: &SharedSlice<'_, f32>,
@@ -460,7 +461,7 @@ impl Recurrent {
         &self,
         threads: &Threads,
         direction: &Direction,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         x: &[f32],
         bias: &[f32],
         all: &mut [f32],

@@ -69,7 +69,7 @@ static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::
 /// The packings of one session, shared by all shapes that it runs: those of constants that are the same in all runs for as long as it
 /// lives, those of others while something uses them.
 #[derive(Default)]
-pub struct PackedConstants {
+pub struct WeightCache {
     /// Where the constants begin that are the same in all runs.
     kept: Mutex<HashSet<usize>>,
     /// Aligned copies of constants, by where these begin.
@@ -82,12 +82,12 @@ pub struct PackedConstants {
     blocks: Store<Arc<Pack<BlockPanels>>, BlocksKey>,
 }
 
-impl PackedConstants {
+impl WeightCache {
     /// Of a program with these constants.
-    pub fn of(constants: &Consts) -> PackedConstants {
-        let new = PackedConstants::default();
-        constants.iter().for_each(|t| new.keep(t));
-        new
+    pub fn new(constants: &Consts) -> WeightCache {
+        let cache = WeightCache::default();
+        constants.iter().for_each(|t| cache.keep(t));
+        cache
     }
 
     /// A constant is the same in all runs, and lives as long as these packings.
@@ -319,7 +319,7 @@ mod tests {
     fn sessions_share_the_packing_of_a_constant_and_its_end_forgets_it() {
         let constant = Tensor::from_f32(vec![3, 4], (0..12).map(|i| i as f32).collect());
         let b = Part { offset: 0, row: 4, col: 1 };
-        let (first, second) = (PackedConstants::default(), PackedConstants::default());
+        let (first, second) = (WeightCache::default(), WeightCache::default());
         first.keep(&constant);
         let one = first.right(&constant, b, (3, 4));
         assert!(Arc::ptr_eq(&one, &second.right(&constant, b, (3, 4))));

@@ -2,7 +2,7 @@
 //!
 //! For f32. Weights are computed in f64 as the operator's meaning says; sums of a window are in f32, in its order.
 
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::picks::Picks;
 use mlc_vector::simd;
@@ -11,11 +11,11 @@ use mlc_vector::simd;
 const GRAIN: usize = 1 << 14;
 
 /// Windows of two or more elements, and their weighted sums.
-pub const RESAMPLE: Maker = |site| {
-    let axis = Axis::of(site)?;
-    let (half, stretch) = (site.int(6)?, site.float(7)?);
-    let (cubic, a, exclude) = (site.bool(8)?, site.float(9)?, site.bool(10)?);
-    let (bounded, beyond) = (site.bool(11)?, site.float(12)?);
+pub const RESAMPLE: KernelFactory = |spec| {
+    let axis = Axis::of(spec)?;
+    let (half, stretch) = (spec.int(6)?, spec.float(7)?);
+    let (cubic, a, exclude) = (spec.bool(8)?, spec.float(9)?, spec.bool(10)?);
+    let (bounded, beyond) = (spec.bool(11)?, spec.float(12)?);
     let taps = usize::try_from(half).ok().filter(|h| (1..=64).contains(h))? * 2;
     let (mut places, mut weights) = (Vec::new(), Vec::new());
     let mut outside = vec![None; axis.size];
@@ -39,9 +39,9 @@ pub const RESAMPLE: Maker = |site| {
 };
 
 /// The nearest element.
-pub const NEAREST: Maker = |site| {
-    let axis = Axis::of(site)?;
-    let (add, up) = (site.float(6)?, site.bool(7)?);
+pub const NEAREST: KernelFactory = |spec| {
+    let axis = Axis::of(spec)?;
+    let (add, up) = (spec.float(6)?, spec.bool(7)?);
     let place = |m: usize| {
         let at = axis.place(m) + add;
         let at = if up { at.ceil() } else { at.floor() };
@@ -77,14 +77,14 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(site: &LaunchSite<'_>) -> Option<Axis> {
-        let x = &site.args.first()?.layout;
-        let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < x.rank())?;
-        let size = usize::try_from(site.int(1)?).ok()?;
-        let number = |at| site.float(at);
+    fn of(spec: &KernelSpec<'_>) -> Option<Axis> {
+        let x = &spec.args.first()?.layout;
+        let axis = usize::try_from(spec.int(0)?).ok().filter(|a| *a < x.rank())?;
+        let size = usize::try_from(spec.int(1)?).ok()?;
+        let number = |at| spec.float(at);
         let (shift, times, over, offset) = (number(2)?, number(3)?, number(4)?, number(5)?);
         let inner = x.shape[axis + 1..].iter().product();
-        let usable = x.is_dense() && site.same_dtype()? == DType::F32 && x.shape[axis] > 0;
+        let usable = x.is_dense() && spec.same_dtype()? == DType::F32 && x.shape[axis] > 0;
         let n = x.shape[axis];
         usable.then_some(Axis { at: x.offset, n, size, inner, shift, times, over, offset })
     }
@@ -107,11 +107,11 @@ struct Resample {
     picks: Option<Picks>,
 }
 
-impl Launch for Resample {
+impl Kernel for Resample {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = &inputs[0].typed()[self.axis.at..];

@@ -6,7 +6,7 @@
 use crate::layout::Layout;
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, TensorView};
 use mlc_backends::reference::externs::rois::{Neighbours, Pooling};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
@@ -15,19 +15,19 @@ use mlc_vector::simd;
 const GRAIN: usize = 1 << 12;
 
 /// Attributes: rows, columns, ratio, scale, whether middles are at halves, whether the largest product is taken.
-pub const REGIONS: Maker = |site| {
-    let [x, corners, batch] = site.args else { return None };
-    let types = [x.dtype, corners.dtype, batch.dtype, site.outputs.first()?.0];
+pub const REGIONS: KernelFactory = |spec| {
+    let [x, corners, batch] = spec.args else { return None };
+    let types = [x.dtype, corners.dtype, batch.dtype, spec.outputs.first()?.0];
     let listed = corners.layout.is_dense() && batch.layout.is_dense();
     if types != [DType::F32, DType::F32, DType::I64, DType::F32] || !listed {
         return None;
     }
-    let count = |at| usize::try_from(site.int(at)?).ok();
+    let count = |at| usize::try_from(spec.int(at)?).ok();
     let pooling = Pooling {
-        scale: site.float(3)?,
+        scale: spec.float(3)?,
         ratio: count(2)?,
-        half: site.bool(4)?,
-        max: site.bool(5)?,
+        half: spec.bool(4)?,
+        max: spec.bool(5)?,
     };
     let &[images, channels, h, v] = x.layout.shape.as_slice() else { return None };
     let last = x.layout.transpose(&[0, 2, 3, 1])?;
@@ -63,11 +63,11 @@ struct Region {
     xs: Vec<Vec<Neighbours>>,
 }
 
-impl Launch for Regions {
+impl Kernel for Regions {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [x, corners, batch] = inputs else { return Err("three operands are pooled".into()) };

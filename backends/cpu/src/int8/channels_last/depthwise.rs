@@ -7,7 +7,7 @@ use super::super::{shift, vector};
 use super::Image;
 use crate::channels_last::as_pointers;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::simd;
 use std::ops::Range;
@@ -44,15 +44,15 @@ struct Job<'a> {
 
 impl Depthwise {
     /// The convolution of every channel of an image by itself.
-    pub fn new(site: &LaunchSite<'_>) -> Option<Depthwise> {
-        let [_, w, ..] = site.args else { return None };
+    pub fn new(spec: &KernelSpec<'_>) -> Option<Depthwise> {
+        let [_, w, ..] = spec.args else { return None };
         let (shape, w_at, weights) =
             (w.layout.shape.as_slice(), w.layout.offset, shift(w.dtype, true)?);
-        let image = Image::new(site, shape, 1)?;
-        let (batch, channels, taps) = (*site.outputs[0].1.first()?, shape[0], image.windows.taps());
+        let image = Image::new(spec, shape, 1)?;
+        let (batch, channels, taps) = (*spec.outputs[0].1.first()?, shape[0], image.windows.taps());
         let packed = w.constant.as_ref().map(|t| {
             // Not the steps of a matrix that a product may have of the same constant.
-            site.packs.bytes(t, w_at, (-1, -(taps as isize)), (channels, taps), &|| {
+            spec.weights.bytes(t, w_at, (-1, -(taps as isize)), (channels, taps), &|| {
                 pack(&t.bytes()[w_at..], channels, taps, weights.0)
             })
         });
@@ -137,11 +137,11 @@ fn pack(w: &[u8], channels: usize, taps: usize, flip: u8) -> PackedBytes {
     PackedBytes::columns(&m, (taps, wide), flip)
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (taps, positions) = (self.image.windows.taps(), self.image.windows.len());

@@ -12,7 +12,7 @@ use crate::channels_last::{Windows, as_pointers};
 use crate::conv::window::Window;
 use crate::layout::Layout;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
 use depthwise::Depthwise;
 use mlc_vector::simd;
@@ -37,8 +37,8 @@ pub struct Image {
 
 impl Image {
     /// The first argument of a convolution with filters of these extents. Channels are read in multiples of `together`.
-    pub fn new(site: &LaunchSite<'_>, filters: &[usize], together: usize) -> Option<Image> {
-        let x = site.args.first()?;
+    pub fn new(spec: &KernelSpec<'_>, filters: &[usize], together: usize) -> Option<Image> {
+        let x = spec.args.first()?;
         let flip = shift(x.dtype, false)?;
         let (shape, channels) = (&x.layout.shape, *x.layout.shape.last()?);
         let wide = channels.next_multiple_of(together);
@@ -50,10 +50,10 @@ impl Image {
         *read.last_mut()? = wide;
         let offset = if copied.is_some() { 0 } else { x.layout.offset };
         let layout = Layout { offset, ..Layout::dense(&read) };
-        let windows = Windows::over(&layout, site, &filters[2..], [0, 1, 3])?;
-        let out = &site.outputs[0].1;
+        let windows = Windows::over(&layout, spec, &filters[2..], [0, 1, 3])?;
+        let out = &spec.outputs[0].1;
         let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
-        let (stride, low, dilation) = (site.sizes(0)?, site.ints(1)?, site.sizes(3)?);
+        let (stride, low, dilation) = (spec.sizes(0)?, spec.ints(1)?, spec.sizes(3)?);
         let window =
             Window::new(&spatial(shape), &filters[2..], &spatial(out), stride, low, dilation)?;
         let positions = shape[..shape.len() - 1].iter().product();
@@ -155,26 +155,26 @@ struct Conv {
 }
 
 /// Prepares the convolution of `x - p` and `w - q` for one group, or every channel by itself.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [_, w, p, z] = site.args else { return None };
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [_, w, p, z] = spec.args else { return None };
     let (filters, weights) = (w.layout.shape.as_slice(), shift(w.dtype, true)?);
-    let group = usize::try_from(site.int(4)?).ok()?;
+    let group = usize::try_from(spec.int(4)?).ok()?;
     if !w.layout.is_dense() || !is_zero_point(p, 0) || !is_zero_point(z, 1) {
         return None;
     }
-    let (o, q, batch) = (*filters.first()?, *filters.get(1)?, *site.outputs[0].1.first()?);
+    let (o, q, batch) = (*filters.first()?, *filters.get(1)?, *spec.outputs[0].1.first()?);
     if q == 1 && o == group {
-        return Depthwise::new(site).map(|d| Box::new(d) as Box<dyn Launch>);
+        return Depthwise::new(spec).map(|d| Box::new(d) as Box<dyn Kernel>);
     }
     if group != 1 {
         return None;
     }
-    let image = Image::new(site, filters, 4)?;
+    let image = Image::new(spec, filters, 4)?;
     let (taps, w_at) = (image.windows.taps(), w.layout.offset);
     let join = image.windows.joined(image.wide());
     let packed = w.constant.as_ref().map(|t| {
         // Not the steps of a matrix that a product may have of the same constant.
-        site.packs.bytes(t, w_at, (-2 - q as isize, taps as isize), (o, q * taps), &|| {
+        spec.weights.bytes(t, w_at, (-2 - q as isize, taps as isize), (o, q * taps), &|| {
             pack(&t.bytes()[w_at..], o, (q, taps), weights.0)
         })
     });
@@ -215,11 +215,11 @@ const BLOCK: usize = 96;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 19;
 
-impl Launch for Conv {
+impl Kernel for Conv {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (taps, positions) = (self.image.windows.taps(), self.image.windows.len());

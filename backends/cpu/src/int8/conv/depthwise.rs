@@ -6,7 +6,7 @@ use super::frame::Frame;
 use super::plain::{Channels, sums};
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use mlc_vector::simd;
 
 /// A depthwise convolution with known shapes.
@@ -46,11 +46,11 @@ impl Depthwise {
     }
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let p = vector(&inputs[2], 1, self.image.1)[0];

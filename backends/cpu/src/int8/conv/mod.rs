@@ -11,7 +11,7 @@ use super::pack::{ByteMatrix, PackedBytes, groups};
 use super::{block_columns, is_zero_point, shift, vector};
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use depthwise::Depthwise;
@@ -41,11 +41,11 @@ struct Conv {
 }
 
 /// Prepares the convolution of `x - p` and `w - q`.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, p, z] = site.args else { return None };
-    let out = &site.outputs[0].1;
-    let (stride, low) = (site.sizes(0)?, site.ints(1)?);
-    let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, p, z] = spec.args else { return None };
+    let out = &spec.outputs[0].1;
+    let (stride, low) = (spec.sizes(0)?, spec.ints(1)?);
+    let (dilation, group) = (spec.sizes(3)?, usize::try_from(spec.int(4)?).ok()?);
     let (image, weights) = (shift(x.dtype, false)?, shift(w.dtype, true)?);
     let dense = x.layout.is_dense() && w.layout.is_dense();
     if !dense || !is_zero_point(p, 0) || !is_zero_point(z, 1) || stride.contains(&0) || group == 0 {
@@ -57,14 +57,14 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let at = [x.layout.offset, w.layout.offset];
     if q == 1 && o == 1 {
         return Depthwise::new(window, (out[0], group), at, image, weights)
-            .map(|d| Box::new(d) as Box<dyn Launch>);
+            .map(|d| Box::new(d) as Box<dyn Kernel>);
     }
     let frame = Frame::of(&window)?;
     let offsets = frame.offsets(q);
     let packed = w.constant.as_ref().map(|t| {
         let all = (group * o, q * taps);
         // Not the steps of a matrix that a product may have of the same constant.
-        site.packs.bytes(t, at[1], (-1 - q as isize, taps as isize), all, &|| {
+        spec.weights.bytes(t, at[1], (-1 - q as isize, taps as isize), all, &|| {
             pack(&t.bytes()[at[1]..], all.0, (q, taps), weights.0)
         })
     });
@@ -114,11 +114,11 @@ struct Part<'a> {
     zeros: &'a [i32],
 }
 
-impl Launch for Conv {
+impl Kernel for Conv {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let p = vector(&inputs[2], 1, self.image.1)[0];

@@ -1,34 +1,34 @@
 //! Images of bytes whose channels change places.
 
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
 
 /// Prepares the copy of bytes that puts channels last.
-pub fn make_last(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let shape = &site.args.first()?.layout.shape;
+pub fn make_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let shape = &spec.args.first()?.layout.shape;
     let (&[batch, channels], positions) = (shape.first_chunk()?, shape.get(2..)?);
-    make(site, batch, channels, positions.iter().product())
+    make(spec, batch, channels, positions.iter().product())
 }
 
 /// Prepares the copy of bytes that puts channels first.
-pub fn make_first(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let shape = &site.args.first()?.layout.shape;
+pub fn make_first(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let shape = &spec.args.first()?.layout.shape;
     let (&batch, rest) = shape.split_first()?;
     let (&channels, positions) = rest.split_last()?;
-    make(site, batch, positions.iter().product(), channels)
+    make(spec, batch, positions.iter().product(), channels)
 }
 
 fn make(
-    site: &LaunchSite<'_>,
+    spec: &KernelSpec<'_>,
     batch: usize,
     rows: usize,
     columns: usize,
-) -> Option<Box<dyn Launch>> {
-    let x = site.args.first()?;
+) -> Option<Box<dyn Kernel>> {
+    let x = spec.args.first()?;
     let fits = x.dtype.size() == 1 && x.layout.is_dense();
-    fits.then(|| Box::new(Turn { batch, rows, columns, at: x.layout.offset }) as Box<dyn Launch>)
+    fits.then(|| Box::new(Turn { batch, rows, columns, at: x.layout.offset }) as Box<dyn Kernel>)
 }
 
 /// Transposes of matrices.
@@ -46,11 +46,11 @@ const LINES: usize = 64;
 /// Rows and columns of what stays in registers.
 const SIDE: usize = 16;
 
-impl Launch for Turn {
+impl Kernel for Turn {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (rows, columns) = (self.rows, self.columns);

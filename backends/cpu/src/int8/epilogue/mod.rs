@@ -4,7 +4,7 @@ mod rows;
 pub(crate) mod steps;
 
 use super::dot::has_vnni;
-use crate::runtime::launch::Context;
+use crate::runtime::kernel::Context;
 use crate::runtime::threads::SharedSlice;
 use rows::follow;
 use steps::Steps;
@@ -24,7 +24,7 @@ pub struct Finish<'a> {
 impl<'a> Finish<'a> {
     /// The end of a launch that writes `out`.
     pub fn new(cx: &'a Context<'a>, out: &'a mut [u8]) -> Finish<'a> {
-        let of = |(e, _): &(&crate::runtime::launch::Epilogue, _)| e.fused.outputs().next();
+        let of = |(e, _): &(&crate::runtime::kernel::Epilogue, _)| e.fused.outputs().next();
         let size = cx.epilogue.as_ref().and_then(of).map_or(size_of::<i32>(), |d| d.size());
         Finish { cx, out: SharedSlice::new(out), size, steps: None, in_memory: None }
     }

@@ -5,7 +5,7 @@
 //! steps has none.
 
 use crate::pointwise::{Binary, Dst, ElementSource, Instr, Op, Ref, RegisterCode, Unary};
-use crate::runtime::launch::Epilogue;
+use crate::runtime::kernel::Epilogue;
 use mlc_dsl::ir::DType;
 
 /// Columns that operands of columns are padded to: as many as a tile has.
