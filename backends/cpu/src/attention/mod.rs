@@ -7,17 +7,17 @@
 
 use crate::gemm::Matrix;
 use crate::gemm::PackedBlock;
-use crate::gemm::halves::RightPanels;
+use crate::gemm::f16_panels::RightPanels;
 use crate::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use crate::layout::{Layout, odometer};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
+use mlc_vector::epilogue::NO_EPILOGUE;
 use mlc_vector::rows::{Weighed, weigh};
 use mlc_vector::simd;
-use mlc_vector::steps::NONE;
-use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
+use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput, shape, strip_panels};
 use mlc_vector::transpose::LINES;
 use smallvec::smallvec;
 use std::ops::Range;
@@ -348,7 +348,7 @@ fn product(
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
     let block =
         PackedBlock { m, n, k, rows: wide, at: first, stride, row: 0, column: 0, add, next: &[] };
-    block.product(a, (RightPanels::Floats(b), &mut []), &NONE, out);
+    block.product(a, RightPanels::Floats(b), &mut [], &NO_EPILOGUE, out);
 }
 
 /// The same with a left operand whose lines are read where they lie, `pitch` elements apart.
@@ -369,19 +369,21 @@ fn multiplied(
         let panel = &b[column * k..][..vectors * shape().lanes() * k];
         tile::each_height(m, wide, |r, count, rows| {
             let parts = tile::parts(first + r * stride + column, column, columns);
-            let target = Target {
+            let target = TileOutput {
                 out: out.at(0),
                 len: out.len(),
                 parts: &parts[..vectors],
                 stride,
                 row: r,
                 add,
-                chain: &NONE,
+                epilogue: &NO_EPILOGUE,
             };
             let pieces = [Piece { first: a[r * pitch..].as_ptr(), step: pitch }];
-            let lines = Even { pieces: &pieces, length: k };
+            let lines = StridedPanels { pieces: &pieces, length: k };
             // SAFETY: the lines are inside the operand by the assertion; rows of the result belong to one task.
-            unsafe { tile::even((count, rows), lines, PanelLines::all(panel, k), &[], &target) };
+            unsafe {
+                tile::strided_tiles(count, rows, lines, PanelRows::all(panel, k), &[], &target)
+            };
         });
     }
 }

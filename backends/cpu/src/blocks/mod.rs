@@ -18,7 +18,7 @@ pub use decode::{make as numbers, rows as chosen_rows};
 pub use panels::BlockPanels;
 
 use super::gemm::pack::panels as right_panels;
-use super::gemm::{Finish, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
+use super::gemm::{GemmEpilogue, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
 use super::layout::{Layout, odometer};
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
@@ -148,7 +148,7 @@ impl Kernel for BlockProduct {
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (m, n), &block);
+        let finish = GemmEpilogue::new(cx, m, n, &block);
         let x = inputs[0].typed();
         match self.rounded {
             Some(size) => self.rounded_rows(cx, x, w, size, out, &finish),
@@ -199,7 +199,7 @@ impl BlockProduct {
         x: &[f32],
         w: &BlockPanels,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
     ) {
         let (m, depth, groups) = (self.sizes.m, w.depth, w.groups());
         with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
@@ -228,7 +228,7 @@ impl BlockProduct {
         cx: &Context<'_>,
         w: &BlockPanels,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
         products: ProductsOfPanel<'_>,
         element: &(dyn Fn(usize, usize) -> f32 + Sync),
     ) {
@@ -270,7 +270,7 @@ impl BlockProduct {
         x: &[f32],
         w: &BlockPanels,
         out: &mut [f32],
-        finish: Finish<'_>,
+        finish: GemmEpilogue<'_>,
     ) {
         let GemmSizes { m, n, k } = self.sizes;
         let depth = w.depth;

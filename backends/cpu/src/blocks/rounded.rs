@@ -3,7 +3,7 @@
 use super::BlockProduct;
 use super::bytes::{ByteFactors, ByteStrip, TOGETHER, prepare, round_group, strip};
 use super::panels::BlockPanels;
-use crate::gemm::{Finish, GemmSizes};
+use crate::gemm::{GemmEpilogue, GemmSizes};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::Context;
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl BlockProduct {
         w: &BlockPanels,
         size: usize,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
     ) {
         let GemmSizes { m, k, .. } = self.sizes;
         let (depth, groups, own) = (w.depth, w.groups(), k.div_ceil(size));

@@ -7,13 +7,15 @@ use super::product::{self, Pointwise};
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::gemm::pack::{panel_rows, wide_rows};
-use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters, cut, finish_block, share};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::{SharedSlice, Threads};
 use crate::runtime::weight_cache::Pack;
 use mlc_dsl::ir::DType;
-use mlc_vector::tile::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
+use mlc_vector::tile::{
+    self, PanelRows, Piece, PointerPanel, StridedPanels, TileOutput, VectorSpan, shape,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,7 +71,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
         && let Some(groups) = of_a_vector(channels)
     {
         let filters = match &w.constant {
-            Some(t) => Filters::Packed(spec.weights.filters(t, w_at, (o, q, taps))),
+            Some(t) => Filters::Packed(spec.weights.filters(t, w_at, FilterShape { o, q, taps })),
             None => Filters::Given(w_at),
         };
         return Some(Box::new(Depthwise::new(windows, channels, groups, filters)));
@@ -82,7 +84,8 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     {
         return Some(Box::new(Pointwise::new(windows, (o, q), (t, w_at), spec.weights)));
     }
-    let packed = w.constant.as_ref().map(|t| spec.weights.filters(t, w_at, (o, q, taps)));
+    let packed =
+        w.constant.as_ref().map(|t| spec.weights.filters(t, w_at, FilterShape { o, q, taps }));
     Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))
 }
 
@@ -112,12 +115,15 @@ impl Kernel for Filtered {
         let filters: &PackedFilters = match &self.packed {
             Some(packed) => packed,
             None => {
-                own = PackedFilters::new(&w[self.w_at..], (*o, *q, windows.taps()));
+                own = PackedFilters::new(
+                    &w[self.w_at..],
+                    FilterShape { o: *o, q: *q, taps: windows.taps() },
+                );
                 &own
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (windows.len(), *o), &block);
+        let finish = GemmEpilogue::new(cx, windows.len(), *o, &block);
         self.conv.compute(cx.threads, x, filters, out, &finish);
         Ok(())
     }
@@ -158,7 +164,7 @@ impl Conv {
         x: &[f32],
         filters: &PackedFilters,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
     ) {
         assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
         let out = SharedSlice::new(out);
@@ -233,8 +239,8 @@ impl Conv {
             for channels in self.strips(&panels) {
                 let ahead = self.ahead(job, &channels, &panels, i, blocks);
                 let piece = self.windows.straight(job.x, positions.start);
-                let rows = Even { pieces: &[piece], length: self.q };
-                self.tiles(job, &positions, &channels, (TileRows::Even(rows), 0), ahead);
+                let rows = StridedPanels { pieces: &[piece], length: self.q };
+                self.tiles(job, &positions, &channels, (TileRows::StridedPanels(rows), 0), ahead);
             }
             self.finish(job, positions, &panels);
         }
@@ -252,7 +258,7 @@ impl Conv {
 
     /// Applies what follows to finished positions where it was not applied to tiles.
     fn finish(&self, job: &Job<'_>, positions: Range<usize>, panels: &Range<usize>) {
-        let Finish::Block(f) = job.finish else { return };
+        let GemmEpilogue::Block(f) = job.finish else { return };
         finish_block(0, self.o, &positions, &self.channels(panels), job.out, f);
     }
 
@@ -312,23 +318,26 @@ impl Conv {
         let (taps, rows) = (self.taps(job, positions), (positions.start, positions.len()));
         if let Some(pieces) = self.windows.even(job.x, &self.zeros, rows, self.join, pieces) {
             let pieces = &pieces[taps.start / self.join..taps.end / self.join];
-            return (TileRows::Even(Even { pieces, length: self.q * self.join }), taps.start);
+            return (
+                TileRows::StridedPanels(StridedPanels { pieces, length: self.q * self.join }),
+                taps.start,
+            );
         }
         let join = self.windows.point(job.x, &self.zeros, rows, self.join, pointers);
         let of_tap = |tap: usize| tap / join * positions.len();
         let rows = &pointers[of_tap(taps.start)..of_tap(taps.end)];
-        (TileRows::Any(Pointed { rows, length: self.q * join }), taps.start)
+        (TileRows::Any(PointerPanel { rows, length: self.q * join }), taps.start)
     }
 
-    fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [Part]) -> Target<'t> {
-        Target {
+    fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [VectorSpan]) -> TileOutput<'t> {
+        TileOutput {
             out: job.out.at(0),
             len: job.out.len(),
             parts,
             stride: self.o,
             row,
             add: false,
-            chain: job.finish.chain(true),
+            epilogue: job.finish.of_tiles(true),
         }
     }
 
@@ -345,7 +354,7 @@ impl Conv {
         let (column, wide) = (channels.start, channels.len());
         let vectors = tile::vectors(wide);
         let panels = job.filters.block(column, 0..depth);
-        let filters = PanelLines { panels, depth, first: tap * self.q };
+        let filters = PanelRows { panels, depth, first: tap * self.q };
         let parts = |first: usize| tile::parts(first * self.o + column, column, wide);
         // SAFETY: every row is of positions of the image or of the zeros, with all channels behind it (`run` checks the image's length);
         // tiles do not overlap.
@@ -354,14 +363,14 @@ impl Conv {
                 TileRows::Any(a) => {
                     let parts = parts(positions.start);
                     let target = self.target(job, positions.start, &parts[..vectors]);
-                    tile::pointed(positions.len(), a, filters, ahead, &target);
+                    tile::pointer_tile(positions.len(), a, filters, ahead, &target);
                 }
-                TileRows::Even(a) => {
+                TileRows::StridedPanels(a) => {
                     let (count, rest) = (positions.len() / self.rows, positions.len() % self.rows);
                     if count > 0 {
                         let parts = parts(positions.start);
                         let target = self.target(job, positions.start, &parts[..vectors]);
-                        tile::even((count, self.rows), a, filters, ahead, &target);
+                        tile::strided_tiles(count, self.rows, a, filters, ahead, &target);
                     }
                     if rest > 0 {
                         let done = count * self.rows;
@@ -371,7 +380,14 @@ impl Conv {
                         let pieces = if count > 0 { &later[..] } else { a.pieces };
                         let parts = parts(positions.start + done);
                         let target = self.target(job, positions.start + done, &parts[..vectors]);
-                        tile::even((1, rest), Even { pieces, ..a }, filters, ahead, &target);
+                        tile::strided_tiles(
+                            1,
+                            rest,
+                            StridedPanels { pieces, ..a },
+                            filters,
+                            ahead,
+                            &target,
+                        );
                     }
                 }
             }
@@ -384,14 +400,14 @@ struct Job<'a> {
     x: &'a [f32],
     filters: &'a PackedFilters,
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
 }
 
 /// The rows of a tile, or of several at equal distances.
 #[derive(Clone, Copy)]
 enum TileRows<'a> {
-    Even(Even<'a>),
-    Any(Pointed<'a>),
+    StridedPanels(StridedPanels<'a>),
+    Any(PointerPanel<'a>),
 }
 
 /// Elements of the image that stay in the first-level cache while panels go by.

@@ -3,12 +3,12 @@
 
 use super::Channels;
 use super::windows::Windows;
-use crate::gemm::{Finish, PackedFilters};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
-use mlc_vector::tile::{self, Groups, Target, WindowLine, WindowRows, shape};
+use mlc_vector::tile::{self, Groups, TileOutput, WindowLine, WindowRows, shape};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -53,7 +53,10 @@ impl Depthwise {
     /// Sums of windows.
     pub fn sums(windows: Windows, channels: usize) -> Depthwise {
         let taps = windows.taps();
-        let ones = PackedFilters::new(&vec![1.0; channels * taps], (channels, 1, taps));
+        let ones = PackedFilters::new(
+            &vec![1.0; channels * taps],
+            FilterShape { o: channels, q: 1, taps },
+        );
         let channels = Channels { groups: channels, q: 1, o: 1 };
         Depthwise::new(windows, channels, Groups::Whole, Filters::Ones(ones))
     }
@@ -87,14 +90,14 @@ impl Depthwise {
                 weights: &panel[v * lanes..],
                 apart: vectors * lanes,
             };
-            let target = Target {
+            let target = TileOutput {
                 out: job.out.at(0),
                 len: job.out.len(),
                 parts: &parts[v..=v],
                 stride: channels,
                 row,
                 add: false,
-                chain: job.finish.chain(true),
+                epilogue: job.finish.of_tiles(true),
             };
             // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
             unsafe { tile::window_rows(&a, &target) };
@@ -123,7 +126,7 @@ const BAND: usize = 512 << 10;
 struct Job<'a> {
     filters: &'a PackedFilters,
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
 }
 
 impl Kernel for Depthwise {
@@ -147,12 +150,12 @@ impl Kernel for Depthwise {
             Filters::Ones(ones) => ones,
             Filters::Given(at) => {
                 let all: &[f32] = &inputs[1].typed()[*at..];
-                own = PackedFilters::new(all, (channels, q, taps));
+                own = PackedFilters::new(all, FilterShape { o: channels, q, taps });
                 &own
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), channels), &block);
+        let finish = GemmEpilogue::new(cx, self.windows.len(), channels, &block);
         let shared = SharedSlice::new(out);
         let job = Job { filters, out: &shared, finish: &finish };
         let (band, high) = (self.band(cx.threads.count()), self.windows.high());
@@ -178,7 +181,7 @@ impl Kernel for Depthwise {
                 }
             });
         });
-        if let Finish::Block(f) = finish {
+        if let GemmEpilogue::Block(f) = finish {
             // Whole rows: the epilogue is not bound to the channels of a block.
             cx.threads.chunks(out, channels, GRAIN, f);
         }

@@ -6,12 +6,12 @@ use super::conv::as_pieces;
 use super::frames::{Frames, Part};
 use super::windows::Windows;
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters, cut, finish_block, share};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
-use mlc_vector::tile::{self, Even, PanelLines, Piece, Target};
+use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,7 +38,8 @@ pub fn make(spec: &KernelSpec<'_>, windows: Windows, channels: Channels) -> Box<
     let (w_at, each) = (w.layout.offset, o * q * taps);
     let packed = match &w.constant {
         Some(t) if each > 0 => {
-            let of = |g: usize| spec.weights.filters(t, w_at + g * each, (o, q, taps));
+            let of =
+                |g: usize| spec.weights.filters(t, w_at + g * each, FilterShape { o, q, taps });
             (0..groups).map(of).collect()
         }
         _ => vec![],
@@ -66,13 +67,18 @@ impl Kernel for Grouped {
         let own: Vec<PackedFilters> = match self.packed.is_empty() {
             false => vec![],
             true => (0..groups)
-                .map(|g| PackedFilters::new(&w[self.w_at + g * o * q * taps..], (o, q, taps)))
+                .map(|g| {
+                    PackedFilters::new(
+                        &w[self.w_at + g * o * q * taps..],
+                        FilterShape { o, q, taps },
+                    )
+                })
                 .collect(),
         };
         let packed = self.packed.iter().map(|p| &***p);
         let filters: Vec<&PackedFilters> = own.iter().chain(packed).collect();
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), self.channels.written()), &block);
+        let finish = GemmEpilogue::new(cx, self.windows.len(), self.channels.written(), &block);
         let out = SharedSlice::new(out);
         let job = Job { x, filters: &filters, out: &out, finish: &finish };
         let parts = self.frames.count(&self.windows);
@@ -115,7 +121,7 @@ impl Grouped {
                             self.line(job, g, positions, (pieces, length), ahead);
                         }
                     }
-                    let Finish::Block(f) = job.finish else { continue };
+                    let GemmEpilogue::Block(f) = job.finish else { continue };
                     let channels = groups.start * o..groups.end * o;
                     for line in 0..part.lines {
                         let first = part.first + line * self.windows.wide();
@@ -153,11 +159,11 @@ impl Grouped {
         tile::each_height(positions.len(), self.rows, |r, count, rows| {
             pieces.iter_mut().for_each(|p| p.first = p.first.wrapping_add(r * p.step));
             for columns in tile::strips(0..o, at_once) {
-                let panel = PanelLines::all(job.filters[g].block(columns.start, 0..depth), depth);
-                let (column, a) = (g * o + columns.start, Even { pieces, length });
+                let panel = PanelRows::all(job.filters[g].block(columns.start, 0..depth), depth);
+                let (column, a) = (g * o + columns.start, StridedPanels { pieces, length });
                 self.target(job, positions.start + r, column, columns.len(), |target| {
                     // SAFETY: the frame holds the windows of all positions; those of different tasks do not overlap.
-                    unsafe { tile::even((count, rows), a, panel, ahead, target) };
+                    unsafe { tile::strided_tiles(count, rows, a, panel, ahead, target) };
                 });
             }
         });
@@ -170,19 +176,19 @@ impl Grouped {
         row: usize,
         column: usize,
         wide: usize,
-        f: impl FnOnce(&Target<'_>),
+        f: impl FnOnce(&TileOutput<'_>),
     ) {
         let all = self.channels.written();
         let parts = tile::parts(row * all + column, column, wide);
         let vectors = tile::vectors(wide);
-        f(&Target {
+        f(&TileOutput {
             out: job.out.at(0),
             len: job.out.len(),
             parts: &parts[..vectors],
             stride: all,
             row,
             add: false,
-            chain: job.finish.chain(true),
+            epilogue: job.finish.of_tiles(true),
         });
     }
 }
@@ -193,5 +199,5 @@ struct Job<'a> {
     /// Of every group.
     filters: &'a [&'a PackedFilters],
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
 }

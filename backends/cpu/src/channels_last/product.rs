@@ -3,9 +3,9 @@
 
 use super::conv::BLOCK;
 use super::windows::Windows;
-use crate::gemm::{Finish, GemmSizes, Left, PackedRight, Product, Right, gemm};
+use crate::gemm::{GemmEpilogue, GemmSizes, Left, PackedRight, Product, Right, gemm};
 use crate::runtime::kernel::{Context, Kernel, TensorView};
-use crate::runtime::weight_cache::{Pack, Part, WeightCache};
+use crate::runtime::weight_cache::{Pack, SubMatrix, WeightCache};
 use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl Pointwise {
         (constant, at): (&Tensor, usize),
         weights: &WeightCache,
     ) -> Pointwise {
-        let turned = Part { offset: at, row: 1, col: q as isize };
-        let filters = weights.right(constant, turned, (q, o));
+        let turned = SubMatrix { offset: at, row: 1, col: q as isize };
+        let filters = weights.right(constant, turned, q, o);
         let sizes = GemmSizes { m: windows.len(), n: o, k: q };
         Pointwise { windows, sizes, filters }
     }
@@ -50,7 +50,7 @@ impl Kernel for Pointwise {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         let GemmSizes { m, n, .. } = self.sizes;
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (m, n), &block);
+        let finish = GemmEpilogue::new(cx, m, n, &block);
         let positions = self.windows.matrix(x);
         let product = |_| Product {
             left: Left::Plain(positions),

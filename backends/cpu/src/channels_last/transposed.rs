@@ -4,7 +4,7 @@
 use super::conv::Conv;
 use super::windows::Windows;
 use crate::conv::window::Window;
-use crate::gemm::{Finish, PackedFilters};
+use crate::gemm::{GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
@@ -100,7 +100,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
                 let window = Window::new(&from, &taps, &counts, vec![1; axes], low, dilation)?;
                 let windows = Windows::new(&x.layout, out, &window)?;
                 let taps: Vec<Taps> = own.iter().map(|r| r.taps).collect();
-                let filters = spec.weights.taps(constant, w_at, (o, q), &taps);
+                let filters = spec.weights.taps(constant, w_at, o, q, &taps);
                 Some((Conv::new(windows, (q, o)), filters))
             }
         };
@@ -215,7 +215,7 @@ impl Kernel for Transposed {
         }
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         if let [Phase { conv: Some((conv, filters)), .. }] = self.phases.as_slice() {
-            let finish = Finish::of(cx, (out.len() / self.channels, self.channels), &block);
+            let finish = GemmEpilogue::new(cx, out.len() / self.channels, self.channels, &block);
             conv.compute(cx.threads, x, filters, out, &finish);
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Kernel for Transposed {
             for phase in &self.phases {
                 let results = &mut results[..self.len(phase) * self.channels];
                 if let Some((conv, filters)) = &phase.conv {
-                    conv.compute(cx.threads, x, filters, results, &Finish::Nothing);
+                    conv.compute(cx.threads, x, filters, results, &GemmEpilogue::Identity);
                 }
                 self.place(cx, phase, phase.conv.is_some().then_some(&*results), &shared);
             }

@@ -11,14 +11,14 @@ use super::Channels;
 use super::conv::as_pointers;
 use super::windows::Windows;
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedFilters};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::arrays::array;
-use mlc_vector::steps::NONE;
-use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape};
+use mlc_vector::epilogue::NO_EPILOGUE;
+use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput, shape};
 use mlc_vector::winograd::{FAR, NEAR, transform_input, transform_output};
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,7 +94,9 @@ impl Points {
             points
         };
         let groups: Vec<_> = weights.chunks_exact(9 * each).map(points_of).collect();
-        let pack = |p: usize, g: usize| PackedFilters::new(&groups[g][p], (o, q * planes, 1));
+        let pack = |p: usize, g: usize| {
+            PackedFilters::new(&groups[g][p], FilterShape { o, q: q * planes, taps: 1 })
+        };
         let all =
             (0..size.points()).flat_map(|p| (0..filters.channels.groups).map(move |g| (p, g)));
         Points(all.map(|(p, g)| pack(p, g)).collect())
@@ -235,7 +237,7 @@ impl Kernel for Winograd {
         );
         let epilogue = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish =
-            Finish::of(cx, (self.windows.len(), self.filters.channels.written()), &epilogue);
+            GemmEpilogue::new(cx, self.windows.len(), self.filters.channels.written(), &epilogue);
         let out = SharedSlice::new(out);
         let each = self.block(cx.threads.count());
         cx.threads.each(self.tiles.len().div_ceil(each), |task| {
@@ -257,7 +259,7 @@ struct Block<'a> {
     x: &'a [f32],
     w: &'a [f32],
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
     tiles: Range<usize>,
 }
 
@@ -334,23 +336,23 @@ impl Block<'_> {
                     tile::each_height(count, rows, |r, tiles, rows| {
                         let at = p * apart + r * stride + first + column - channels.start;
                         let parts = tile::parts(at, 0, wide);
-                        let target = Target {
+                        let target = TileOutput {
                             out: out.at(0),
                             len: out.len(),
                             parts: &parts[..vectors],
                             stride,
                             row: 0,
                             add: false,
-                            chain: &NONE,
+                            epilogue: &NO_EPILOGUE,
                         };
                         let pieces: [Piece; PLANES] = array(|plane| {
                             let line = plane.min(planes - 1) * held.len() + group - held.start;
                             Piece { first: inputs[p * from + r * step + line * q..].as_ptr(), step }
                         });
-                        let a = Even { pieces: &pieces[..planes], length: q };
-                        let b = PanelLines::all(b, depth);
+                        let a = StridedPanels { pieces: &pieces[..planes], length: q };
+                        let b = PanelRows::all(b, depth);
                         // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
-                        unsafe { tile::even((tiles, rows), a, b, ahead, &target) };
+                        unsafe { tile::strided_tiles(tiles, rows, a, b, ahead, &target) };
                     });
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::bytes_of;
 use crate::conv::window::{MAX_SPATIAL, Window};
-use crate::gemm::{Finish, GemmSizes, Left, Matrix, Product, Right, gemm};
+use crate::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, Product, Right, gemm};
 use crate::layout::Layout;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
@@ -78,7 +78,7 @@ impl Kernel for Transposed {
                     1,
                     product,
                     sums,
-                    Finish::Nothing,
+                    GemmEpilogue::Identity,
                 );
                 let part = &mut out[i * self.o * plane..][..self.o * plane];
                 let sums = &*sums;

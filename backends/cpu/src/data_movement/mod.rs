@@ -2,7 +2,7 @@
 
 pub(crate) mod argsort;
 pub(crate) mod gather;
-pub(crate) mod lines;
+pub(crate) mod row_copy;
 pub(crate) mod scatter;
 pub(crate) mod weighted_gather;
 

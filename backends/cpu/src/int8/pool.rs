@@ -1,4 +1,4 @@
-//! The largest bytes of windows, in both layouts of images.
+//! Max pooling of bytes, channels first and channels last.
 
 use crate::channels_last::{Windows, each_window};
 use crate::conv::window::Window;
@@ -25,7 +25,7 @@ impl Byte for i8 {
 /// Comparisons that a task should at least have.
 const GRAIN: usize = 1 << 19;
 
-/// Prepares the largest bytes of windows, channels last.
+/// Specialises max pooling, channels last.
 pub fn make_channels_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let dtype = spec.same_dtype()?;
     if !matches!(dtype, DType::U8 | DType::I8) {
@@ -34,10 +34,10 @@ pub fn make_channels_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let windows = Windows::of(spec, &spec.sizes(0)?, [1, 2, 4])?;
     let channels = *spec.outputs[0].1.last()?;
     let signed = dtype == DType::I8;
-    Some(Box::new(Last { windows, outside: vec![least(signed); channels], signed }))
+    Some(Box::new(NhwcPool { windows, outside: vec![least(signed); channels], signed }))
 }
 
-/// Prepares the largest bytes of windows, channels first.
+/// Specialises max pooling, channels first.
 pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let dtype = spec.same_dtype()?;
     let x = &spec.args.first()?.layout;
@@ -51,7 +51,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     }
     let window = Window::new(&x.shape[2..], &spec.sizes(0)?, &out[2..], stride, low, dilation)?;
     let window = window.clipped();
-    Some(Box::new(Planes {
+    Some(Box::new(NchwPool {
         line: Line::of(&window)?,
         window,
         at: x.offset,
@@ -64,15 +64,15 @@ fn least(signed: bool) -> u8 {
     if signed { i8::LEAST as u8 } else { u8::LEAST }
 }
 
-/// The largest bytes of the windows of an image with its channels last.
-struct Last {
+/// Max pooling, channels last.
+struct NhwcPool {
     windows: Windows,
     /// What windows read outside of the image.
     outside: Vec<u8>,
     signed: bool,
 }
 
-impl Kernel for Last {
+impl Kernel for NhwcPool {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -126,8 +126,8 @@ fn chunk<T: Byte, const N: usize>(taps: &[*const u8], first: usize) -> [T; N] {
     top
 }
 
-/// The largest bytes of the windows of planes.
-struct Planes {
+/// Max pooling, channels first.
+struct NchwPool {
     window: Window,
     line: Line,
     at: usize,
@@ -151,7 +151,7 @@ impl Line {
     }
 }
 
-impl Kernel for Planes {
+impl Kernel for NchwPool {
     fn scratch(&self) -> u64 {
         2 * self.line.len as u64
     }
@@ -167,12 +167,12 @@ impl Kernel for Planes {
         let grain = GRAIN / self.window.taps().max(1);
         cx.threads.chunks(outputs[0], n, grain, |at, part| {
             with_scratch::<u8, 2, _>([self.line.len; 2], |[line, top]| {
-                let scratch = (&mut line[..self.line.len], &mut top[..self.line.len]);
+                let (line, top) = (&mut line[..self.line.len], &mut top[..self.line.len]);
                 for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
                     let x = &x[(at / n + c) * plane..][..plane];
                     match self.signed {
-                        true => self.plane::<i8>(x, (&mut *scratch.0, &mut *scratch.1), out),
-                        false => self.plane::<u8>(x, (&mut *scratch.0, &mut *scratch.1), out),
+                        true => self.plane::<i8>(x, line, top, out),
+                        false => self.plane::<u8>(x, line, top, out),
                     }
                 }
             });
@@ -181,9 +181,9 @@ impl Kernel for Planes {
     }
 }
 
-impl Planes {
+impl NchwPool {
     /// The results of one plane, line by line: lines that windows share are joined first, then neighbours in what that gives.
-    fn plane<T: Byte>(&self, x: &[u8], (line, top): (&mut [u8], &mut [u8]), out: &mut [u8]) {
+    fn plane<T: Byte>(&self, x: &[u8], line: &mut [u8], top: &mut [u8], out: &mut [u8]) {
         let w = &self.window;
         let outer = w.from.len() - 1;
         let (x, out): (&[T], &mut [T]) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(out));

@@ -6,12 +6,12 @@
 mod integers;
 
 use super::gemm::{
-    Finish, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm,
+    GEMV_ROWS, GemmEpilogue, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, gemm,
 };
 use super::layout::{coalesce, odometer};
 use super::pointwise::convert::by_size;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
-use super::runtime::weight_cache::{Pack, Part};
+use super::runtime::weight_cache::{Pack, SubMatrix};
 use mlc_dsl::ir::DType;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
@@ -91,10 +91,10 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let packed = match (&a.constant, &b.constant, once(&starts.0), once(&starts.1)) {
         _ if dtype != DType::F32 || k * n * sizes.m == 0 => Packed::Neither,
         (_, Some(t), _, Some(offset)) => {
-            Packed::Right(spec.weights.right(t, Part { offset, row: br, col: bc }, (k, n)))
+            Packed::Right(spec.weights.right(t, SubMatrix { offset, row: br, col: bc }, k, n))
         }
-        (Some(t), None, Some(offset), _) if sizes.m > SKINNY => {
-            Packed::Left(spec.weights.left(t, Part { offset, row, col: ac }, (sizes.m, k)))
+        (Some(t), None, Some(offset), _) if sizes.m > GEMV_ROWS => {
+            Packed::Left(spec.weights.left(t, SubMatrix { offset, row, col: ac }, sizes.m, k))
         }
         _ => Packed::Neither,
     };
@@ -157,7 +157,7 @@ impl MatMul {
         };
         let count = self.a.starts.len();
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.sizes.m, self.sizes.n), &block);
+        let finish = GemmEpilogue::new(cx, self.sizes.m, self.sizes.n, &block);
         gemm(cx.threads, self.sizes, count, product, out, finish);
     }
 

@@ -4,11 +4,11 @@
 
 pub(crate) mod steps;
 
-use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
+use super::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use super::runtime::threads::{SharedSlice, Threads};
-use super::runtime::weight_cache::{Pack, Part};
+use super::runtime::weight_cache::{Pack, SubMatrix};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_vector::functions::{Function, map};
 use mlc_vector::simd;
@@ -101,14 +101,20 @@ impl Weight {
         spec: &KernelSpec<'_>,
         arg: usize,
         skip: usize,
-        (rows, width): (usize, usize),
+        rows: usize,
+        width: usize,
     ) -> Weight {
         let operand = &spec.args[arg];
         let at = operand.layout.offset + skip;
         let sizes = (width, rows);
         let constant = operand.constant.as_ref().filter(|_| rows * width > 0);
         let packed = constant.map(|t| {
-            spec.weights.right(t, Part { offset: at, row: 1, col: width as isize }, sizes)
+            spec.weights.right(
+                t,
+                SubMatrix { offset: at, row: 1, col: width as isize },
+                width,
+                rows,
+            )
         });
         Weight { arg, at, sizes, packed }
     }
@@ -181,11 +187,11 @@ fn make(spec: &KernelSpec<'_>, cell: Cell) -> Option<Box<dyn Kernel>> {
     let (gates, joint) = (cell.gates(), cell.joint());
     let direction = |(d, &reverse): (usize, &bool)| {
         let skip = d * gates * h * h;
-        let late = || Weight::new(spec, 2, skip + joint * h * h, (h, h));
+        let late = || Weight::new(spec, 2, skip + joint * h * h, h, h);
         Direction {
             reverse,
-            input: Weight::new(spec, 1, d * gates * h * i, (gates * h, i)),
-            joint: Weight::new(spec, 2, skip, (joint * h, h)),
+            input: Weight::new(spec, 1, d * gates * h * i, gates * h, i),
+            joint: Weight::new(spec, 2, skip, joint * h, h),
             hidden: (joint < gates).then(late),
         }
     };
@@ -413,7 +419,14 @@ impl Recurrent {
         let state = |from: &[f32], weight: &PackedRight, to: &mut [f32]| {
             let product =
                 |_| Product { left: Left::Plain(by(from, n)), right: Right::Packed(weight), at: 0 };
-            gemm(threads, GemmSizes { m: b, n: weight.n, k: n }, 1, product, to, Finish::Nothing);
+            gemm(
+                threads,
+                GemmSizes { m: b, n: weight.n, k: n },
+                1,
+                product,
+                to,
+                GemmEpilogue::Identity,
+            );
         };
         let wide = self.cell.joint() * n;
         let (passed, late) = spare.split_at_mut(b * n);
@@ -488,7 +501,7 @@ impl Recurrent {
                     (rest, from) = (after, 0);
                 }
             };
-            gemm(threads, sizes, 1, product, all, Finish::Block(&add));
+            gemm(threads, sizes, 1, product, all, GemmEpilogue::Block(&add));
         });
     }
 }

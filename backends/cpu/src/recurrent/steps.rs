@@ -4,7 +4,7 @@
 //! nothing reads are not written.
 
 use super::{Ready, Weight, add_products, by, mix, multiply_by};
-use crate::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
+use crate::gemm::{GemmEpilogue, GemmSizes, Left, Product, Right, gemm};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::{SharedSlice, Threads};
@@ -85,8 +85,8 @@ fn make(
     let rows = cell.gates() * h;
     let weight = |i: usize| {
         let hidden = (cell == Cell::Gru { reset_after: false })
-            .then(|| Weight::new(spec, 1, i * rows * h + 2 * h * h, (h, h)));
-        (Weight::new(spec, 1, i * rows * h, (rows, h)), hidden)
+            .then(|| Weight::new(spec, 1, i * rows * h + 2 * h * h, h, h));
+        (Weight::new(spec, 1, i * rows * h, rows, h), hidden)
     };
     let at = spec.args.iter().map(|a| a.layout.offset).collect();
     let weights = (0..d).map(weight).collect();
@@ -289,7 +289,7 @@ impl<'a> Way<'a> {
         let product =
             |_| Product { left: Left::Plain(by(from, k)), right: Right::Packed(weight), at: 0 };
         let sizes = GemmSizes { m, n: weight.n, k };
-        gemm(self.threads, sizes, 1, product, &mut to[..m * weight.n], Finish::Nothing);
+        gemm(self.threads, sizes, 1, product, &mut to[..m * weight.n], GemmEpilogue::Identity);
     }
 
     fn lstm(&self, coupled: bool) {

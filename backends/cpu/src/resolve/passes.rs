@@ -1,7 +1,7 @@
 //! Adds passes, a kernel with its inputs and outputs each; folds those that read only constants.
 
 use super::{BufferId, Location, NEEDS_DATA, Output, Pass, Resolver, Storage, check_memory};
-use crate::data_movement::lines::Lines;
+use crate::data_movement::row_copy::RowCopy;
 use crate::graph::broken;
 use crate::layout::Layout;
 use crate::meaning::Meaning;
@@ -234,7 +234,7 @@ fn as_row_copy(
     operator: &fallback::ReferenceFallback,
     args: &[Location],
     outputs: &[Output],
-) -> Option<Lines> {
+) -> Option<RowCopy> {
     let ([x], [(_, dtype, shape)]) = (args, outputs) else { return None };
     let usable = x.layout.is_dense() && x.dtype == *dtype && *dtype != DType::Str;
     let constant = x.constant().is_some();
@@ -242,5 +242,5 @@ fn as_row_copy(
         return None;
     }
     let places = operator.places(&x.layout.shape, shape)?;
-    Lines::of_places(*dtype, shape, &places, x.layout.offset)
+    RowCopy::of_places(*dtype, shape, &places, x.layout.offset)
 }

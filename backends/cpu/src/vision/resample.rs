@@ -4,7 +4,7 @@
 
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
-use mlc_vector::picks::Picks;
+use mlc_vector::lane_gather::LaneGather;
 use mlc_vector::simd;
 
 /// Results that a task should at least have.
@@ -35,7 +35,7 @@ pub const RESAMPLE: KernelFactory = |spec| {
         places.extend((0..taps).map(|r| window(r).clamp(0, axis.n as i64 - 1) as usize));
         weights.extend((0..taps).map(|r| (weight(r) / sum) as f32));
     }
-    Some(Box::new(Resample { axis, taps, places, weights, outside, picks: None }))
+    Some(Box::new(Resample { axis, taps, places, weights, outside, gather: None }))
 };
 
 /// The nearest element.
@@ -48,9 +48,9 @@ pub const NEAREST: KernelFactory = |spec| {
         (at as i64).clamp(0, axis.n as i64 - 1) as usize
     };
     let places: Vec<usize> = (0..axis.size).map(place).collect();
-    let picks = (axis.inner == 1).then(|| Picks::new(places.clone()));
+    let gather = (axis.inner == 1).then(|| LaneGather::new(places.clone()));
     let (weights, outside) = (Vec::new(), vec![None; axis.size]);
-    Some(Box::new(Resample { axis, taps: 1, places, weights, outside, picks }))
+    Some(Box::new(Resample { axis, taps: 1, places, weights, outside, gather }))
 };
 
 /// The weight of an element at a distance from the place: of a triangle, or of a cubic convolution (Keys 1981).
@@ -104,7 +104,7 @@ struct Resample {
     /// What stands where there is no window.
     outside: Vec<Option<f32>>,
     /// The places, where elements of the last axis are taken as they are.
-    picks: Option<Picks>,
+    gather: Option<LaneGather>,
 }
 
 impl Kernel for Resample {
@@ -140,8 +140,8 @@ impl Kernel for Resample {
 impl Resample {
     /// The results along the last axis.
     fn row(&self, from: &[f32], to: &mut [f32]) {
-        if let Some(picks) = &self.picks {
-            return picks.copy(from, to);
+        if let Some(gather) = &self.gather {
+            return gather.copy(from, to);
         }
         match self.taps {
             1 => to.iter_mut().zip(&self.places).for_each(|(o, &i)| *o = from[i]),

@@ -1,9 +1,10 @@
-//! Convolutions of bytes with one filter per channel, channels last: vectors run along channels.
+//! Int8 depthwise convolutions, channels last: vectors run along channels.
 
 use super::super::dot::COLUMNS;
-use super::super::epilogue::Finish;
+use super::super::epilogue::OutputPipeline;
 use super::super::pack::{ByteMatrix, PackedBytes};
 use super::super::{shift, vector};
+use super::ConvExtents;
 use super::Image;
 use crate::channels_last::as_pointers;
 use crate::runtime::buffer::with_scratch;
@@ -39,7 +40,7 @@ struct Job<'a> {
     /// They as bytes in tiles, and what their sums begin with, where they have no zero points.
     #[allow(dead_code, reason = "only tiles of VNNI read them")]
     packed: Option<(&'a PackedBytes, &'a [i32])>,
-    finish: &'a Finish<'a>,
+    finish: &'a OutputPipeline<'a>,
 }
 
 impl Depthwise {
@@ -68,9 +69,9 @@ impl Depthwise {
             #[cfg(target_arch = "x86_64")]
             if let (Some((steps, out)), Some((weights, begin))) = (job.finish.steps(), job.packed) {
                 use super::super::dot::vnni;
-                let a = vnni::Rows { pointers, apart: count, first: 0, groups: 0 };
+                let a = vnni::PointerRows { pointers, apart: count, first: 0, groups: 0 };
                 for (i, column) in (0..self.channels).step_by(COLUMNS).enumerate() {
-                    let to = vnni::Target {
+                    let to = vnni::OutputTile {
                         out: out.at(0),
                         len: out.len(),
                         steps,
@@ -134,7 +135,7 @@ fn pack(w: &[u8], channels: usize, taps: usize, flip: u8) -> PackedBytes {
         }
     }
     let m = ByteMatrix { data: &turned, offset: 0, row: wide as isize, col: 1 };
-    PackedBytes::columns(&m, (taps, wide), flip)
+    PackedBytes::columns(&m, taps, wide, flip)
 }
 
 impl Kernel for Depthwise {
@@ -152,9 +153,9 @@ impl Kernel for Depthwise {
         let zeros = vector(&inputs[3], self.channels, self.weights.1);
         let w = &inputs[1].bytes[self.w_at..][..self.channels * taps];
         let of = |i: usize| ((w[i] ^ self.weights.0) as i8 as i32).wrapping_sub(zeros[i / taps]);
-        let finish = Finish::of_channels(cx, outputs[0], (positions, self.channels), order);
+        let finish = OutputPipeline::of_channels(cx, outputs[0], positions, self.channels, order);
         if !(0..=255).contains(&p) {
-            let extents = (self.batch, self.channels, 1, 1);
+            let extents = ConvExtents { batch: self.batch, group: self.channels, q: 1, o: 1 };
             let all = self.image.plain(inputs[0].bytes, p, extents, of);
             // SAFETY: the only call.
             unsafe { finish.part(0, &all) };

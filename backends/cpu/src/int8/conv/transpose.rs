@@ -1,18 +1,18 @@
-//! Images of bytes whose channels change places.
+//! Transposes between channels first and channels last, of bytes.
 
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
 
-/// Prepares the copy of bytes that puts channels last.
+/// Specialises NCHW → NHWC.
 pub fn make_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let shape = &spec.args.first()?.layout.shape;
     let (&[batch, channels], positions) = (shape.first_chunk()?, shape.get(2..)?);
     make(spec, batch, channels, positions.iter().product())
 }
 
-/// Prepares the copy of bytes that puts channels first.
+/// Specialises NHWC → NCHW.
 pub fn make_first(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let shape = &spec.args.first()?.layout.shape;
     let (&batch, rest) = shape.split_first()?;
@@ -28,11 +28,13 @@ fn make(
 ) -> Option<Box<dyn Kernel>> {
     let x = spec.args.first()?;
     let fits = x.dtype.size() == 1 && x.layout.is_dense();
-    fits.then(|| Box::new(Turn { batch, rows, columns, at: x.layout.offset }) as Box<dyn Kernel>)
+    fits.then(|| {
+        Box::new(LayoutTranspose { batch, rows, columns, at: x.layout.offset }) as Box<dyn Kernel>
+    })
 }
 
-/// Transposes of matrices.
-struct Turn {
+/// A batch of matrix transposes.
+struct LayoutTranspose {
     batch: usize,
     rows: usize,
     columns: usize,
@@ -46,7 +48,7 @@ const LINES: usize = 64;
 /// Rows and columns of what stays in registers.
 const SIDE: usize = 16;
 
-impl Kernel for Turn {
+impl Kernel for LayoutTranspose {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -70,7 +72,7 @@ impl Kernel for Turn {
                 let from = &x[image + first..image + rows * columns];
                 // SAFETY: rows of the result of different blocks do not overlap.
                 let part = unsafe { out.part(image + first * rows, count * rows) };
-                turned(from, columns, rows, part);
+                transpose_bytes(from, columns, rows, part);
             }
         });
         Ok(())
@@ -79,7 +81,7 @@ impl Kernel for Turn {
 
 simd! {
     /// Columns of a matrix as rows: those that begin in its first row, `apart` bytes from one of its rows to the next.
-    fn turned(from: &[u8], apart: usize, rows: usize, to: &mut [u8]) {
+    fn transpose_bytes(from: &[u8], apart: usize, rows: usize, to: &mut [u8]) {
         let columns = to.len() / rows;
         let whole = (rows / SIDE * SIDE, columns / SIDE * SIDE);
         for r in (0..whole.0).step_by(SIDE) {
