@@ -1,4 +1,4 @@
-//! Integers that are known once extents are: they are written as they are.
+//! Integers that depend on extents alone: written as constants once these are bound.
 
 use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;

@@ -7,7 +7,7 @@ use mlc_dsl::ir::DType;
 use smallvec::SmallVec;
 
 /// A kernel for f32 and which arguments and results are 16-bit floats.
-struct Halves {
+struct WidenedKernel {
     inner: Box<dyn Kernel>,
     inputs: Vec<Option<DType>>,
     outputs: Vec<Option<DType>>,
@@ -35,10 +35,10 @@ pub fn make(factory: KernelFactory, spec: &KernelSpec<'_>) -> Option<Box<dyn Ker
         .collect();
     let results: Vec<_> = spec.outputs.iter().map(|o| (wide(o.0), o.1.clone())).collect();
     let inner = factory(&KernelSpec { args: &args, outputs: &results, ..*spec })?;
-    Some(Box::new(Halves { inner, inputs, outputs }))
+    Some(Box::new(WidenedKernel { inner, inputs, outputs }))
 }
 
-impl Kernel for Halves {
+impl Kernel for WidenedKernel {
     fn run(
         &self,
         cx: &Context<'_>,

@@ -227,15 +227,15 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "extremes" => native(
             &[DType::I64],
             Nothing,
-            &[("first_greatest", argmax::GREATEST), ("first_least", argmax::LEAST)],
+            &[("first_greatest", argmax::ARGMAX), ("first_least", argmax::ARGMIN)],
         ),
-        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", argmax::ONE)]),
+        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", argmax::HARDMAX)]),
         "numbered" => native(
             &[DType::F32],
             Nothing,
             &[("numbered", weighted_gather::ELEMENTS), ("numbered_sum", weighted_gather::SUMS)],
         ),
-        "regions" => native(&[DType::F32], Nothing, &[("roi_align", roi_pooling::REGIONS)]),
+        "regions" => native(&[DType::F32], Nothing, &[("roi_align", roi_pooling::ROI_ALIGN)]),
         "boxes" => native(&[DType::I64], Nothing, &[("choose_boxes", non_max_suppression::make)]),
         "places" => native(&[DType::I64], Nothing, &[("sort_places", argsort::make)]),
         "recurrent" => native(

@@ -14,19 +14,19 @@ const MIDDLE: f32 = 128.0;
 pub fn product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, w, s, z] = spec.args else { return None };
     let bits = Bits::new(spec, [x, w, s, z])?;
-    let size = (bits.rows, bits.bits);
-    BlockProduct::make(spec, size, bits.packer(None), None)
+    let (rows, bits_per_number) = (bits.rows, bits.bits);
+    BlockProduct::make(spec, rows, bits_per_number, bits.packer(None), None)
 }
 
 /// Prepares the same with rows that are rounded block by block.
 pub fn rounded_product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, w, s, z] = spec.args else { return None };
     let bits = Bits::new(spec, [x, w, s, z])?;
-    let (size, block) = ((bits.rows, bits.bits), bits.block());
+    let (rows, bits_per_number, block) = (bits.rows, bits.bits, bits.block());
     if !(1..=LONGEST).contains(&block) {
         return None;
     }
-    BlockProduct::make(spec, size, bits.packer(None), Some(block))
+    BlockProduct::make(spec, rows, bits_per_number, bits.packer(None), Some(block))
 }
 
 /// Prepares the same where a constant says the block of every number.
@@ -42,8 +42,8 @@ pub fn product_by_groups(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
         (0..blocks).contains(&g).then_some(g as usize)
     };
     let groups: Vec<usize> = (0..at.shape[0]).map(group).collect::<Option<_>>()?;
-    let size = (bits.rows, bits.bits);
-    BlockProduct::make(spec, size, bits.packer(Some(groups)), None)
+    let (rows, bits_per_number) = (bits.rows, bits.bits);
+    BlockProduct::make(spec, rows, bits_per_number, bits.packer(Some(groups)), None)
 }
 
 /// The operands of a matrix.
@@ -125,7 +125,7 @@ impl Bits {
             offset: self.offset(zero, middle),
         };
         let order = (!places.plain).then(|| places.order.clone());
-        BlockPanels::new(form, (self.rows, self.depth, places.depth), order, |row, to: Row<'_>| {
+        BlockPanels::new(form, self.rows, self.depth, places.depth, order, |row, to: Row<'_>| {
             for (to, k) in to.numbers.iter_mut().zip(&places.order) {
                 if let Some(k) = k {
                     *to = self.number(operands[0], row, *k as usize);

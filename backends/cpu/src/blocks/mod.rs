@@ -1,6 +1,6 @@
-//! Products with matrices of numbers of few bits, which are made real numbers on the way: the matrix is read as it is packed.
+//! Products with block-quantised weights (GGUF formats and n-bit groups), dequantised on the fly from packed words.
 //!
-//! A few rows take its words straight to sums; more rows multiply with tiles of real numbers that stay in the cache.
+//! Few rows accumulate straight from the words; more rows go through f32 tiles that stay in the cache.
 
 mod bits;
 mod bytes;
@@ -36,7 +36,7 @@ const FEW_ROWS: usize = 8;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 16;
 
-/// Packs the operands of a launch, the first one aside, from their memory.
+/// Packs a kernel's operands but the first.
 type Packer = Box<dyn Fn(&[&[u8]]) -> BlockPanels + Send + Sync>;
 
 /// Writes the products of some rows with a panel, by its number: [`LANES`] for each row.
@@ -58,12 +58,12 @@ struct BlockProduct {
 /// Numbers of a group of rows that are rounded, where the matrix is in blocks of a format.
 const ROUNDED: usize = 32;
 
-/// Prepares the product with a matrix in blocks of a format.
+/// Specialises the product with a matrix in blocks of a format.
 pub fn product(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
     product_with(spec, format, None)
 }
 
-/// Prepares the same with rounded rows.
+/// The same with dynamically quantised rows.
 pub fn rounded_product(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
     product_with(spec, format, Some(ROUNDED))
 }
@@ -78,14 +78,14 @@ fn product_with(
         return None;
     }
     let pack = packer(&w.layout, format)?;
-    BlockProduct::make(spec, (w.layout.shape[0], 0), pack, rounded)
+    BlockProduct::make(spec, w.layout.shape[0], 0, pack, rounded)
 }
 
 /// What packs a matrix that lies so; `None` unless the blocks of each row lie one after the other.
 fn packer(w: &Layout, format: &'static Format) -> Option<Packer> {
     let &[n, blocks, _] = w.shape.as_slice() else { return None };
     let start = row_starts(w, format)?;
-    Some(Box::new(move |operands| format.pack(operands[0], (n, blocks), |r| start[r])))
+    Some(Box::new(move |operands| format.pack(operands[0], n, blocks, |r| start[r])))
 }
 
 /// Where each row of blocks begins, over all axes before the last two.
@@ -106,7 +106,8 @@ impl BlockProduct {
     /// or of a format.
     fn make(
         spec: &KernelSpec<'_>,
-        (n, bits): (usize, usize),
+        n: usize,
+        bits: usize,
         pack: Packer,
         rounded: Option<usize>,
     ) -> Option<Box<dyn Kernel>> {

@@ -1,4 +1,4 @@
-//! Convolution of images with their channels last: tiles of positions by output channels, whose rows are read through pointers.
+//! Direct convolution, channels last: tiles of positions by output channels, whose rows are read through pointers.
 
 use super::Channels;
 use super::depthwise::{Depthwise, Filters, of_a_vector};
@@ -64,8 +64,9 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
             &bytemuck::cast_slice(spec.weights.aligned(t).bytes())[w_at..][..each.len()],
         )
     {
-        let points = spec.weights.points(t, w_at, each, tiles.0);
-        return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
+        let (size, tiles) = tiles;
+        let points = spec.weights.points(t, w_at, each, size);
+        return Some(Box::new(Winograd::new(windows, size, tiles, each, w_at, points)));
     }
     if group != 1
         && let Some(groups) = of_a_vector(channels)
@@ -80,13 +81,13 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
         return Some(grouped::make(spec, windows, channels));
     }
     if let Some(t) = &w.constant
-        && product::pays(&windows, (o, q), panel_rows(windows.len()))
+        && product::pays(&windows, o, q, panel_rows(windows.len()))
     {
-        return Some(Box::new(Pointwise::new(windows, (o, q), (t, w_at), spec.weights)));
+        return Some(Box::new(Pointwise::new(windows, o, q, t, w_at, spec.weights)));
     }
     let packed =
         w.constant.as_ref().map(|t| spec.weights.filters(t, w_at, FilterShape { o, q, taps }));
-    Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))
+    Some(Box::new(Filtered { conv: Conv::new(windows, q, o), w_at, packed }))
 }
 
 /// Bytes of filters that stay in the second-level cache while tiles go by.
@@ -139,7 +140,7 @@ impl Kernel for Filtered {
 
 impl Conv {
     /// A convolution of `q` to `o` channels.
-    pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
+    pub fn new(windows: Windows, q: usize, o: usize) -> Conv {
         // Filters of several panels should stay in the cache as well as those of one.
         let strip = tile::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
         let (rows, at_once) = match strip <= KEPT {
@@ -240,7 +241,13 @@ impl Conv {
                 let ahead = self.ahead(job, &channels, &panels, i, blocks);
                 let piece = self.windows.straight(job.x, positions.start);
                 let rows = StridedPanels { pieces: &[piece], length: self.q };
-                self.tiles(job, &positions, &channels, (TileRows::StridedPanels(rows), 0), ahead);
+                self.tiles(
+                    job,
+                    &positions,
+                    &channels,
+                    TapRows { rows: TileRows::Strided(rows), tap: 0 },
+                    ahead,
+                );
             }
             self.finish(job, positions, &panels);
         }
@@ -314,19 +321,20 @@ impl Conv {
         positions: &Range<usize>,
         pointers: &'a mut [*const f32],
         pieces: &'a mut [Piece],
-    ) -> (TileRows<'a>, usize) {
-        let (taps, rows) = (self.taps(job, positions), (positions.start, positions.len()));
-        if let Some(pieces) = self.windows.even(job.x, &self.zeros, rows, self.join, pieces) {
+    ) -> TapRows<'a> {
+        let (taps, first, count) = (self.taps(job, positions), positions.start, positions.len());
+        if let Some(pieces) =
+            self.windows.strided_pieces(job.x, &self.zeros, first, count, self.join, pieces)
+        {
             let pieces = &pieces[taps.start / self.join..taps.end / self.join];
-            return (
-                TileRows::StridedPanels(StridedPanels { pieces, length: self.q * self.join }),
-                taps.start,
-            );
+            let rows = StridedPanels { pieces, length: self.q * self.join };
+            return TapRows { rows: TileRows::Strided(rows), tap: taps.start };
         }
-        let join = self.windows.point(job.x, &self.zeros, rows, self.join, pointers);
+        let join = self.windows.pointers(job.x, &self.zeros, first, count, self.join, pointers);
         let of_tap = |tap: usize| tap / join * positions.len();
         let rows = &pointers[of_tap(taps.start)..of_tap(taps.end)];
-        (TileRows::Any(PointerPanel { rows, length: self.q * join }), taps.start)
+        let rows = TileRows::Pointers(PointerPanel { rows, length: self.q * join });
+        TapRows { rows, tap: taps.start }
     }
 
     fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [VectorSpan]) -> TileOutput<'t> {
@@ -347,7 +355,7 @@ impl Conv {
         job: &Job<'_>,
         positions: &Range<usize>,
         channels: &Range<usize>,
-        (rows, tap): (TileRows<'_>, usize),
+        TapRows { rows, tap }: TapRows<'_>,
         ahead: &[f32],
     ) {
         let depth = self.q * self.windows.taps();
@@ -360,12 +368,12 @@ impl Conv {
         // tiles do not overlap.
         unsafe {
             match rows {
-                TileRows::Any(a) => {
+                TileRows::Pointers(a) => {
                     let parts = parts(positions.start);
                     let target = self.target(job, positions.start, &parts[..vectors]);
                     tile::pointer_tile(positions.len(), a, filters, ahead, &target);
                 }
-                TileRows::StridedPanels(a) => {
+                TileRows::Strided(a) => {
                     let (count, rest) = (positions.len() / self.rows, positions.len() % self.rows);
                     if count > 0 {
                         let parts = parts(positions.start);
@@ -403,11 +411,18 @@ struct Job<'a> {
     finish: &'a GemmEpilogue<'a>,
 }
 
+/// The rows of a tile, and the first tap that they read.
+#[derive(Clone, Copy)]
+struct TapRows<'a> {
+    rows: TileRows<'a>,
+    tap: usize,
+}
+
 /// The rows of a tile, or of several at equal distances.
 #[derive(Clone, Copy)]
 enum TileRows<'a> {
-    StridedPanels(StridedPanels<'a>),
-    Any(PointerPanel<'a>),
+    Strided(StridedPanels<'a>),
+    Pointers(PointerPanel<'a>),
 }
 
 /// Elements of the image that stay in the first-level cache while panels go by.

@@ -1,4 +1,4 @@
-//! Copies of images whose channels change places.
+//! Transposes between channels first and channels last.
 
 use crate::gemm::pack::transpose_into;
 use crate::pointwise::fused::Copy;

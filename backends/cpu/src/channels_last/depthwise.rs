@@ -1,5 +1,5 @@
-//! Convolution of every channel by itself, or of groups of channels, channels last: a vector of channels after the other, a line of results at
-//! a time, from where the image lies. A sum over windows is one whose filters are ones.
+//! Depthwise and small-group convolution, channels last: one vector of channels after the other, a row of results at a time, reading the image in
+//! place. Sum pooling is a convolution with ones.
 
 use super::Channels;
 use super::windows::Windows;

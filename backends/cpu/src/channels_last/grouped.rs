@@ -1,5 +1,4 @@
-//! Convolution whose channels are cut into groups that vectors do not take as they lie, channels last: tiles are those of one group, and read
-//! a copy of its channels.
+//! Grouped convolution, channels last, of groups that do not fill vectors: tiles of one group over a padded copy of its channels.
 
 use super::Channels;
 use super::conv::as_pieces;
@@ -118,7 +117,7 @@ impl Grouped {
                             let first = part.first + line * self.windows.wide();
                             let ahead = share(of_group, line, part.lines);
                             let positions = first..first + part.columns;
-                            self.line(job, g, positions, (pieces, length), ahead);
+                            self.line(job, g, positions, pieces, length, ahead);
                         }
                     }
                     let GemmEpilogue::Block(f) = job.finish else { continue };
@@ -151,7 +150,8 @@ impl Grouped {
         job: &Job<'_>,
         g: usize,
         positions: Range<usize>,
-        (pieces, length): (&mut [Piece], usize),
+        pieces: &mut [Piece],
+        length: usize,
         ahead: &[f32],
     ) {
         let depth = pieces.len() * length;

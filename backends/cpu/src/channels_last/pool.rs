@@ -1,4 +1,4 @@
-//! Pooling of images with their channels last.
+//! Pooling, channels last.
 
 use super::conv::as_pointers;
 use super::depthwise::Depthwise;
@@ -15,7 +15,7 @@ use mlc_vector::simd;
 pub const MAX: KernelFactory = |spec| {
     let (windows, channels) = windows(spec)?;
     let outside = vec![f32::NEG_INFINITY; channels];
-    Some(Box::new(Maxima { windows, outside }))
+    Some(Box::new(MaxPool { windows, outside }))
 };
 /// Sum of each window.
 pub const SUM: KernelFactory = |spec| {
@@ -32,7 +32,7 @@ fn windows(spec: &KernelSpec<'_>) -> Option<(Windows, usize)> {
 }
 
 /// The largest elements of windows.
-struct Maxima {
+struct MaxPool {
     windows: Windows,
     /// What windows read outside of the image.
     outside: Vec<f32>,
@@ -41,7 +41,7 @@ struct Maxima {
 /// Comparisons that a task should at least have.
 const GRAIN: usize = 1 << 17;
 
-impl Kernel for Maxima {
+impl Kernel for MaxPool {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -53,8 +53,8 @@ impl Kernel for Maxima {
         if out.is_empty() {
             return Ok(());
         }
-        let Maxima { windows, outside } = self;
-        each_window(cx.threads, windows, (x, outside), GRAIN, out, maxima);
+        let MaxPool { windows, outside } = self;
+        each_window(cx.threads, windows, x, outside, GRAIN, out, maxima);
         Ok(())
     }
 }
@@ -64,7 +64,8 @@ impl Kernel for Maxima {
 pub fn each_window<T: Send + Sync>(
     threads: &Threads,
     windows: &Windows,
-    (x, outside): (&[T], &[T]),
+    x: &[T],
+    outside: &[T],
     grain: usize,
     out: &mut [T],
     f: impl Fn(&[*const T], &mut [T]) + Sync,
@@ -78,7 +79,7 @@ pub fn each_window<T: Send + Sync>(
         with_scratch::<usize, 1, _>([taps], |[pointers]| {
             let pointers = as_pointers(&mut pointers[..taps]);
             for p in positions * t / tasks..positions * (t + 1) / tasks {
-                windows.point(x, outside, (p, 1), 1, pointers);
+                windows.pointers(x, outside, p, 1, 1, pointers);
                 // SAFETY: positions of different tasks do not overlap.
                 f(pointers, unsafe { out.part(p * channels, channels) });
             }

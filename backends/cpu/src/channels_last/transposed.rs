@@ -1,5 +1,4 @@
-//! The transpose of a convolution with channels last: results whose places leave the same rest by the stride read the same taps, and
-//! are a convolution by themselves, without strides.
+//! Transposed convolution, channels last: results of one residue of the strides (a phase) are a convolution without strides.
 
 use super::conv::Conv;
 use super::windows::Windows;
@@ -101,7 +100,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
                 let windows = Windows::new(&x.layout, out, &window)?;
                 let taps: Vec<Taps> = own.iter().map(|r| r.taps).collect();
                 let filters = spec.weights.taps(constant, w_at, o, q, &taps);
-                Some((Conv::new(windows, (q, o)), filters))
+                Some((Conv::new(windows, q, o), filters))
             }
         };
         phases.push(Phase { rests, conv });

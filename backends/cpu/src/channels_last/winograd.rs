@@ -167,7 +167,8 @@ pub struct Winograd {
 impl Winograd {
     pub fn new(
         windows: Windows,
-        (size, tiles): (Size, Windows),
+        size: Size,
+        tiles: Windows,
         filters: Filters,
         w_at: usize,
         points: Arc<Pack<Points>>,
@@ -253,6 +254,15 @@ impl Kernel for Winograd {
     }
 }
 
+/// The products of tiles in the transformed domain.
+struct PointProducts<'a> {
+    data: &'a mut [f32],
+    /// Elements from one tile to the next.
+    stride: usize,
+    /// Elements from one point to the next.
+    apart: usize,
+}
+
 /// Some tiles.
 struct Block<'a> {
     conv: &'a Winograd,
@@ -277,8 +287,9 @@ impl Block<'_> {
                 for c in channels.clone().step_by(wide) {
                     let channels = c..(c + wide).min(channels.end);
                     let products = &mut products[..points * to];
-                    self.products(&groups, &channels, (inputs, from), (products, wide), to);
-                    self.transform_products(&channels, (products, wide), to);
+                    let to_products = PointProducts { data: products, stride: wide, apart: to };
+                    self.products(&groups, &channels, inputs, from, to_products);
+                    self.transform_products(&channels, products, wide, to);
                 }
             }
         });
@@ -292,7 +303,7 @@ impl Block<'_> {
         let mut taps = [0usize; PLANES * MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
             let taps = as_pointers(&mut taps[..conv.filters.planes * points]);
-            conv.tiles.point(self.x, &conv.zeros, (tile, 1), 1, taps);
+            conv.tiles.pointers(self.x, &conv.zeros, tile, 1, 1, taps);
             taps.iter_mut().for_each(|tap| *tap = tap.wrapping_add(first));
             for (plane, taps) in taps.chunks_exact(points).enumerate() {
                 let to = &mut inputs[i * conv.line() + plane * channels..];
@@ -304,14 +315,14 @@ impl Block<'_> {
         }
     }
 
-    /// The products of all points for some channels; the inputs are those of some groups.
+    /// The products of all points for some channels; the inputs are those of some groups, with points `from` elements apart.
     fn products(
         &self,
         held: &Range<usize>,
         channels: &Range<usize>,
-        (inputs, from): (&[f32], usize),
-        (products, stride): (&mut [f32], usize),
-        apart: usize,
+        inputs: &[f32],
+        from: usize,
+        PointProducts { data: products, stride, apart }: PointProducts<'_>,
     ) {
         let conv = self.conv;
         let Filters { channels: Channels { groups, q, o }, planes } = conv.filters;
@@ -363,7 +374,8 @@ impl Block<'_> {
     fn transform_products(
         &self,
         channels: &Range<usize>,
-        (products, wide): (&[f32], usize),
+        products: &[f32],
+        wide: usize,
         apart: usize,
     ) {
         let (conv, count) = (self.conv, channels.len());
@@ -409,7 +421,7 @@ impl Block<'_> {
         let Filters { channels: Channels { q, o, .. }, planes } = self.conv.filters;
         let mut taps = [0usize; PLANES * 9];
         let taps = as_pointers(&mut taps[..planes * 9]);
-        self.conv.windows.point(self.x, &self.conv.zeros, (result, 1), 1, taps);
+        self.conv.windows.pointers(self.x, &self.conv.zeros, result, 1, 1, taps);
         for (c, v) in channels.clone().zip(part).filter(|(_, v)| !v.is_finite()) {
             *v = 0.0;
             for (t, tap) in taps.iter().enumerate() {

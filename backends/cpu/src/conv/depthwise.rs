@@ -1,4 +1,4 @@
-//! Convolutions of every channel by itself: a stencil over padded frames, finished while a channel is in the cache. f32.
+//! Depthwise convolution: a stencil over padded frames, with the epilogue while a channel is in the cache. f32.
 
 use super::bytes_of;
 use crate::conv::padded_frame::{PaddedFrame, SLACK};

@@ -1,4 +1,4 @@
-//! The transpose of a convolution, f32: products with the transposed weights, scattered back and added.
+//! Transposed convolution, f32: products with the transposed weights, then col2im.
 
 use super::bytes_of;
 use crate::conv::window::{MAX_SPATIAL, Window};

@@ -1,7 +1,6 @@
-//! The places of the first elements of rows in their order.
+//! Argsort (top-k): indices of the first elements of rows in sorted order.
 //!
-//! Every element becomes an unsigned integer, the smaller the earlier it comes; NaN is the largest number, and zeros of both signs
-//! are equal. Equal elements keep their order.
+//! Elements map to unsigned integers of the same order; NaN is largest, and zeros of both signs are equal. The sort is stable.
 
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
@@ -10,14 +9,14 @@ use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 
-/// Places of a row up to which those found so far are kept in order while the others are looked at.
+/// Indices of a row up to which those found so far are kept in order while the others are looked at.
 const FEW: usize = 32;
 
-struct Places {
+struct Argsort {
     dtype: DType,
     source: ElementSource,
     n: usize,
-    /// Places per row.
+    /// Indices per row.
     count: usize,
     largest: bool,
 }
@@ -32,7 +31,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let (&[_, n], &[_, count]) = (x.layout.shape.as_slice(), shape.as_slice()) else { return None };
     let source = ElementSource::of(&x.layout)?;
     let largest = spec.bool(1)?;
-    Some(Box::new(Places { dtype: x.dtype, source, n, count, largest }))
+    Some(Box::new(Argsort { dtype: x.dtype, source, n, count, largest }))
 }
 
 /// The integer that stands where the float does among unsigned ones.
@@ -168,7 +167,7 @@ simd! {
 /// For each place of a row, how many candidates are held.
 const HELD: usize = 4;
 
-impl Kernel for Places {
+impl Kernel for Argsort {
     fn scratch(&self) -> u64 {
         (self.n as u64).saturating_mul(24)
     }
@@ -213,7 +212,7 @@ impl Kernel for Places {
     }
 }
 
-impl Places {
+impl Argsort {
     fn copy(&self, from: &[u8], first: usize, row: &mut [u8]) {
         macro_rules! go {
             ($t:ty) => {

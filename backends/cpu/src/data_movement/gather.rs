@@ -1,4 +1,4 @@
-//! Elements and slices by indices that a run computes.
+//! Gathers of elements and slices by computed indices.
 
 use super::axis_of;
 use crate::layout::{Layout, odometer};

@@ -1,4 +1,4 @@
-//! Kernels that move elements: concat, pad, triangle; and the running sum.
+//! Data movement: concat, pad, triangle; and cumulative sums.
 
 pub(crate) mod argsort;
 pub(crate) mod gather;

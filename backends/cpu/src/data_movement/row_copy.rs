@@ -1,5 +1,5 @@
-//! Copies whose lines are picked element by element: views with short inner axes, and operators whose every element is one of their
-//! operand's, at a place that each axis decides by itself.
+//! Copies whose rows are gathered by one index list: views with short inner axes, and operators that move their operand's elements by a
+//! permutation that separates over the axes.
 
 use crate::layout::{Layout, coalesce, dense_strides};
 use crate::runtime::kernel::{Context, Kernel, TensorView};

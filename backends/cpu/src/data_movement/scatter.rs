@@ -1,6 +1,6 @@
-//! Kernels that write to computed places: rows in their order, and the numbers of the elements that indices name.
+//! Scatters of rows to computed indices, and the flat indices of elements.
 //!
-//! Rows are written one after another, because a later one may meet what an earlier one left.
+//! Rows are written in order, because a later one may combine with an earlier one.
 
 use crate::pointwise::convert::by_size;
 use crate::pointwise::{ElementSource, strided_copy};
@@ -14,10 +14,10 @@ use mlc_vector::simd;
 /// Numbers that a task should at least have.
 const GRAIN: usize = 1 << 14;
 
-/// How a row meets what is there.
+/// How a row reduction what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meets {
-    Replaces,
+enum ScatterReduction {
+    Replace,
     Add,
     Mul,
     Max,
@@ -25,7 +25,7 @@ enum Meets {
 }
 
 struct Rows {
-    meets: Meets,
+    reduction: ScatterReduction,
     dtype: DType,
     x: ElementSource,
     places: Layout,
@@ -36,21 +36,23 @@ struct Rows {
     width: usize,
 }
 
-/// Prepares the writing of rows; attribute 0 says how they meet.
+/// Prepares the writing of rows; attribute 0 says how they combine.
 pub fn rows(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, i, u] = spec.args else { return None };
     let [(dtype, _)] = spec.outputs else { return None };
     let Attr::Str(word) = spec.attrs.first()? else { return None };
-    let meets = match word.as_str() {
-        "none" => Meets::Replaces,
-        "add" => Meets::Add,
-        "mul" => Meets::Mul,
-        "max" => Meets::Max,
-        "min" => Meets::Min,
+    let reduction = match word.as_str() {
+        "none" => ScatterReduction::Replace,
+        "add" => ScatterReduction::Add,
+        "mul" => ScatterReduction::Mul,
+        "max" => ScatterReduction::Max,
+        "min" => ScatterReduction::Min,
         _ => return None,
     };
     let is_computed = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
-    if !(is_computed || meets == Meets::Replaces && !dtype.is_small()) || *dtype == DType::Str {
+    if !(is_computed || reduction == ScatterReduction::Replace && !dtype.is_small())
+        || *dtype == DType::Str
+    {
         return None;
     }
     let &[n, width] = x.layout.shape.as_slice() else { return None };
@@ -59,7 +61,7 @@ pub fn rows(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     }
     let x = ElementSource::of(&x.layout)?;
     let [places, u] = [i, u].map(|a| a.layout.clone());
-    Some(Box::new(Rows { meets, dtype: *dtype, x, places, u, n, width }))
+    Some(Box::new(Rows { reduction, dtype: *dtype, x, places, u, n, width }))
 }
 
 impl Kernel for Rows {
@@ -85,26 +87,43 @@ impl Kernel for Rows {
             let row = row.ok_or_else(|| format!("the place {place} is not below {}", self.n))?;
             let to = &mut outputs[0][row * self.width * size..][..self.width * size];
             let from = &u.bytes[(self.u.offset + m * self.width) * size..][..self.width * size];
-            let (meets, rows) = (self.meets, (to, from));
+            let reduction = self.reduction;
             match self.dtype {
-                _ if meets == Meets::Replaces => rows.0.copy_from_slice(rows.1),
-                DType::F32 => singles(meets, rows),
-                DType::F64 => doubles(meets, rows),
+                _ if reduction == ScatterReduction::Replace => to.copy_from_slice(from),
+                DType::F32 => singles(reduction, to, from),
+                DType::F64 => doubles(reduction, to, from),
                 DType::I32 => {
-                    meet(meets, rows, i32::wrapping_add, i32::wrapping_mul, i32::max, i32::min);
+                    combine(
+                        reduction,
+                        to,
+                        from,
+                        i32::wrapping_add,
+                        i32::wrapping_mul,
+                        i32::max,
+                        i32::min,
+                    );
                 }
-                _ => meet(meets, rows, i64::wrapping_add, i64::wrapping_mul, i64::max, i64::min),
+                _ => combine(
+                    reduction,
+                    to,
+                    from,
+                    i64::wrapping_add,
+                    i64::wrapping_mul,
+                    i64::max,
+                    i64::min,
+                ),
             }
         }
         Ok(())
     }
 }
 
-/// A row of the target meets one that is written to it, by the sums, products, larger and smaller ones of its elements.
+/// Combines a row of the target with one that is scattered to it.
 #[inline(always)]
-fn meet<T: Pod>(
-    meets: Meets,
-    (to, from): (&mut [u8], &[u8]),
+fn combine<T: Pod>(
+    reduction: ScatterReduction,
+    to: &mut [u8],
+    from: &[u8],
     add: impl Fn(T, T) -> T,
     mul: impl Fn(T, T) -> T,
     max: impl Fn(T, T) -> T,
@@ -112,23 +131,31 @@ fn meet<T: Pod>(
 ) {
     let to: &mut [T] = bytemuck::cast_slice_mut(to);
     let both = to.iter_mut().zip(bytemuck::cast_slice::<u8, T>(from));
-    match meets {
-        Meets::Replaces => both.for_each(|(t, u)| *t = *u),
-        Meets::Add => both.for_each(|(t, u)| *t = add(*t, *u)),
-        Meets::Mul => both.for_each(|(t, u)| *t = mul(*t, *u)),
-        Meets::Max => both.for_each(|(t, u)| *t = max(*t, *u)),
-        Meets::Min => both.for_each(|(t, u)| *t = min(*t, *u)),
+    match reduction {
+        ScatterReduction::Replace => both.for_each(|(t, u)| *t = *u),
+        ScatterReduction::Add => both.for_each(|(t, u)| *t = add(*t, *u)),
+        ScatterReduction::Mul => both.for_each(|(t, u)| *t = mul(*t, *u)),
+        ScatterReduction::Max => both.for_each(|(t, u)| *t = max(*t, *u)),
+        ScatterReduction::Min => both.for_each(|(t, u)| *t = min(*t, *u)),
     }
 }
 
 simd! {
-    fn singles(meets: Meets, rows: (&mut [u8], &[u8])) {
-        meet::<f32>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum, math::minimum);
+    fn singles(reduction: ScatterReduction, to: &mut [u8], from: &[u8]) {
+        combine::<f32>(reduction, to, from, |t, u| t + u, |t, u| t * u, math::maximum, math::minimum);
     }
 }
 
-fn doubles(meets: Meets, rows: (&mut [u8], &[u8])) {
-    meet::<f64>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum_f64, math::minimum_f64);
+fn doubles(reduction: ScatterReduction, to: &mut [u8], from: &[u8]) {
+    combine::<f64>(
+        reduction,
+        to,
+        from,
+        |t, u| t + u,
+        |t, u| t * u,
+        math::maximum_f64,
+        math::minimum_f64,
+    );
 }
 
 /// Numbers of elements in a tensor.

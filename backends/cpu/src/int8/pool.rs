@@ -84,7 +84,7 @@ impl Kernel for NhwcPool {
             return Ok(());
         }
         let signed = self.signed;
-        each_window(cx.threads, &self.windows, (x, &self.outside), GRAIN, out, |taps, part| {
+        each_window(cx.threads, &self.windows, x, &self.outside, GRAIN, out, |taps, part| {
             match signed {
                 true => joined(taps, bytemuck::cast_slice_mut::<u8, i8>(part)),
                 false => joined(taps, part),

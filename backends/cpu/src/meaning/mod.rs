@@ -1,7 +1,7 @@
-//! Computes an operator from its meaning, in vectors: what no other kernel computes.
+//! Computes operators without a kernel of their own: compiles their meaning to vector code over tiles of the result.
 //!
-//! The meaning is compiled as for the reference interpreter and then lowered to code over tiles of the result. What has no such code
-//! is declined, and what leads outside of a tensor is handed over to the interpreter, which says why.
+//! Never computes what the interpreter would reject: a meaning without vector code is declined, and an index out of range is handed to the
+//! interpreter, which reports it.
 
 mod builder;
 mod code;
@@ -73,10 +73,11 @@ impl Meaning {
         callable: &Callable,
         attrs: &[Option<Attr>],
         args: &[Source],
-        (outputs, alive): (&[Source], &[Option<Alive>]),
+        outputs: &[Source],
+        alive: &[Option<Alive>],
         interpreter: ReferenceFallback,
     ) -> Result<Meaning, ReferenceFallback> {
-        match results(callable, attrs, args, (outputs, alive)) {
+        match results(callable, attrs, args, outputs, alive) {
             Some((results, recurrence)) => {
                 let machines = Mutex::default();
                 Ok(Meaning { results, recurrence, interpreter, machines })
@@ -100,7 +101,8 @@ fn results(
     callable: &Callable,
     attrs: &[Option<Attr>],
     args: &[Source],
-    (outputs, alive): (&[Source], &[Option<Alive>]),
+    outputs: &[Source],
+    alive: &[Option<Alive>],
 ) -> Option<Results> {
     let all = || args.iter().chain(outputs);
     if !matches!(callable.kind, CallKind::Op(_)) || all().any(|s| s.0 == DType::Str) {
@@ -146,7 +148,7 @@ fn results(
             Some(_) => sources.extend_from_slice(outputs),
             None => sources.extend(found.iter().map(table)),
         }
-        let program = lower::lower(&code, (&sources, &of_sources), *dtype, wide)?;
+        let program = lower::lower(&code, &sources, &of_sources, *dtype, wide)?;
         let bytes = |t: &Elements| match t {
             Elements::Float(v) => Buffer::copy_of(bytemuck::cast_slice(v)),
             Elements::Int(v) => Buffer::copy_of(bytemuck::cast_slice(v)),

@@ -1,4 +1,4 @@
-//! Launches of fused pointwise expressions, and copies of strided views.
+//! Kernels of fused pointwise expressions, and copies of strided views.
 
 use super::casts::{self, Cast};
 use super::convert::by_size;

@@ -79,18 +79,18 @@ pub(super) struct Weight {
 }
 
 /// A weight in the form that products read.
-pub(super) enum Ready<'a> {
+pub(super) enum PackedWeight<'a> {
     Shared(&'a Pack<PackedRight>),
     Own(PackedRight),
 }
 
-impl Deref for Ready<'_> {
+impl Deref for PackedWeight<'_> {
     type Target = PackedRight;
 
     fn deref(&self) -> &PackedRight {
         match self {
-            Ready::Shared(p) => p,
-            Ready::Own(p) => p,
+            PackedWeight::Shared(p) => p,
+            PackedWeight::Own(p) => p,
         }
     }
 }
@@ -120,13 +120,13 @@ impl Weight {
     }
 
     /// The weight in the form that products read.
-    pub(super) fn ready(&self, inputs: &[TensorView<'_>]) -> Ready<'_> {
+    pub(super) fn ready(&self, inputs: &[TensorView<'_>]) -> PackedWeight<'_> {
         match &self.packed {
-            Some(p) => Ready::Shared(p),
+            Some(p) => PackedWeight::Shared(p),
             None => {
                 let (k, n) = self.sizes;
                 let data = inputs[self.arg].typed();
-                Ready::Own(PackedRight::new(&turned(data, self.at, k), k, n))
+                PackedWeight::Own(PackedRight::new(&turned(data, self.at, k), k, n))
             }
         }
     }
@@ -232,13 +232,21 @@ simd! {
     }
 }
 
-/// One step of one sequence: `x` and `g` hold the shares of input and state of the four gates. With peepholes the input, output and
-/// forget gate see the cell, each with its own weights. `sums` and `gates` are worked in.
+/// Scratch memory of a step: pre-activations and gates.
+struct GateScratch<'a> {
+    sums: &'a mut [f32],
+    gates: &'a mut [f32],
+}
+
+/// An LSTM step of one sequence: `x` and `g` are the projections of input and state to the four gates. Peepholes feed the cell to the input,
+/// output and forget gates.
 fn lstm_step(
-    (x, g): (&[f32], &[f32]),
+    x: &[f32],
+    g: &[f32],
     peepholes: Option<&[f32]>,
-    (h, c): (&mut [f32], &mut [f32]),
-    (sums, gates): (&mut [f32], &mut [f32]),
+    h: &mut [f32],
+    c: &mut [f32],
+    GateScratch { sums, gates }: GateScratch<'_>,
 ) {
     let n = h.len();
     added(x, g, sums);
@@ -273,7 +281,7 @@ simd! {
     }
 }
 
-/// One step of a simple recurrence. `sums` is worked in.
+/// A step of a simple RNN; `sums` is scratch.
 fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32], sums: &mut [f32]) {
     if rectified {
         return rectified_sums(x, g, h);
@@ -282,7 +290,7 @@ fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32], sums: &mut 
     map(Function::Tanh, h, sums);
 }
 
-/// What the reset gate lets pass of the state. `sums` is worked in.
+/// The state under the reset gate; `sums` is scratch.
 fn gru_reset(x: &[f32], g: &[f32], h: &[f32], passed: &mut [f32], sums: &mut [f32]) {
     let n = h.len();
     let sums = &mut sums[..n];
@@ -314,13 +322,15 @@ simd! {
     }
 }
 
-/// The new state of one sequence. `late` is the state's share of the hidden gate, which `reset` may scale. `sums` and `gates` are worked in.
+/// A GRU step of one sequence. `late` is the state's projection to the hidden gate, which the reset gate may scale.
 fn gru_step(
     reset: bool,
-    (x, g): (&[f32], &[f32]),
-    (late, bias): (&[f32], &[f32]),
+    x: &[f32],
+    g: &[f32],
+    late: &[f32],
+    bias: &[f32],
     h: &mut [f32],
-    (sums, gates): (&mut [f32], &mut [f32]),
+    GateScratch { sums, gates }: GateScratch<'_>,
 ) {
     let n = h.len();
     added(&x[..2 * n], &g[..2 * n], &mut sums[..2 * n]);
@@ -448,19 +458,19 @@ impl Recurrent {
                 let (x, g) = (&x[i * rows..][..rows], &step[i * wide..][..wide]);
                 // Of the hidden gate alone.
                 let own = &bias[2 * rows - n..];
-                let work = (&mut *sums, &mut *gates);
+                let work = GateScratch { sums, gates };
                 match (self.cell, &hidden) {
                     (Cell::Lstm { peepholes }, _) => {
                         let weights = peepholes.then(|| &args[6][d * 3 * n..][..3 * n]);
-                        lstm_step((x, g), weights, (h, &mut c[i * n..][..n]), work);
+                        lstm_step(x, g, weights, h, &mut c[i * n..][..n], work);
                     }
                     (Cell::Gru { .. }, Some(_)) => {
-                        gru_step(false, (x, g), (&late[i * n..], own), h, work);
+                        gru_step(false, x, g, &late[i * n..], own, h, work);
                     }
                     (Cell::Gru { .. }, None) => {
-                        gru_step(true, (x, g), (&g[2 * n..], own), h, work);
+                        gru_step(true, x, g, &g[2 * n..], own, h, work);
                     }
-                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h, work.0),
+                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h, work.sums),
                 }
             }
             // SAFETY: every direction writes its own part of each step.

@@ -3,7 +3,7 @@
 //! Sequences are computed from the longest to the shortest one, so that those that go on are the first rows of every product. Results that
 //! nothing reads are not written.
 
-use super::{Ready, Weight, add_products, by, mix, multiply_by};
+use super::{PackedWeight, Weight, add_products, by, mix, multiply_by};
 use crate::gemm::{GemmEpilogue, GemmSizes, Left, Product, Right, gemm};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
@@ -284,7 +284,7 @@ impl<'a> Way<'a> {
     }
 
     /// The products of the first `m` lines.
-    fn product(&self, m: usize, from: &[f32], weight: &Ready<'_>, to: &mut [f32]) {
+    fn product(&self, m: usize, from: &[f32], weight: &PackedWeight<'_>, to: &mut [f32]) {
         let [.., k] = self.steps.extents;
         let product =
             |_| Product { left: Left::Plain(by(from, k)), right: Right::Packed(weight), at: 0 };

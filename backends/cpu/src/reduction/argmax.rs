@@ -1,6 +1,6 @@
-//! The first of the extremes along an axis: its place, or a one where it is and zeros elsewhere.
+//! Argmax and argmin along an axis, and hardmax.
 //!
-//! NaN comes before every other extreme as a place, and has no one.
+//! As an index, NaN comes before every other element; hardmax has no one for it.
 
 use crate::pointwise::convert::widen;
 use crate::runtime::buffer::with_scratch;
@@ -14,13 +14,13 @@ use mlc_vector::simd;
 const GRAIN: usize = 1 << 15;
 
 /// The place of the greatest.
-pub const GREATEST: KernelFactory = |spec| places(spec, Side::Greatest);
+pub const ARGMAX: KernelFactory = |spec| arg_extreme(spec, Side::Greatest);
 /// The place of the least.
-pub const LEAST: KernelFactory = |spec| places(spec, Side::Least);
+pub const ARGMIN: KernelFactory = |spec| arg_extreme(spec, Side::Least);
 /// A one at the greatest.
-pub const ONE: KernelFactory = |spec| {
+pub const HARDMAX: KernelFactory = |spec| {
     let axis = Axis::of(spec)?;
-    (spec.same_dtype()? == DType::F32).then(|| Box::new(One(axis)) as Box<dyn Kernel>)
+    (spec.same_dtype()? == DType::F32).then(|| Box::new(Hardmax(axis)) as Box<dyn Kernel>)
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,16 +46,16 @@ impl Axis {
     }
 }
 
-struct Places {
+struct ArgExtreme {
     axis: Axis,
     side: Side,
     dtype: DType,
 }
 
-fn places(spec: &KernelSpec<'_>, side: Side) -> Option<Box<dyn Kernel>> {
+fn arg_extreme(spec: &KernelSpec<'_>, side: Side) -> Option<Box<dyn Kernel>> {
     let (axis, dtype) = (Axis::of(spec)?, spec.args.first()?.dtype);
     let known = matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
-    known.then(|| Box::new(Places { axis, side, dtype }) as Box<dyn Kernel>)
+    known.then(|| Box::new(ArgExtreme { axis, side, dtype }) as Box<dyn Kernel>)
 }
 
 /// A float.
@@ -174,7 +174,7 @@ impl Axis {
     }
 }
 
-impl Kernel for Places {
+impl Kernel for ArgExtreme {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -210,9 +210,9 @@ impl Kernel for Places {
 }
 
 /// Ones at the greatest.
-struct One(Axis);
+struct Hardmax(Axis);
 
-impl Kernel for One {
+impl Kernel for Hardmax {
     fn run(
         &self,
         cx: &Context<'_>,

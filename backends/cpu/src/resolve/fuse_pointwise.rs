@@ -1,4 +1,4 @@
-//! Fuses pointwise nodes into one launch.
+//! Fuses pointwise nodes into one pass.
 
 use super::{Location, Resolver};
 use crate::pointwise::fused::Map;

@@ -1,5 +1,5 @@
-//! What is launched for a kernel, and when that can be launched again: a kernel is prepared for what it reads and the values of the symbols that
-//! occur in it, whatever the extents of the rest of the program.
+//! The cache of prepared kernels. Its key is all that preparing depends on: operand locations, buffer sizes, and the symbols that occur in the
+//! kernel, whatever the other extents of the program.
 
 use crate::layout::Layout;
 use crate::runtime::kernel::{Epilogue, Kernel};

@@ -104,7 +104,7 @@ impl Resolver<'_> {
         let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.to_vec())).collect();
         let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.to_vec())).collect();
         let callable = self.cx.library.call(*call);
-        match Meaning::new(callable, &attrs, &args, (&outputs, alive), interpreter) {
+        match Meaning::new(callable, &attrs, &args, &outputs, alive, interpreter) {
             Ok(meaning) => Box::new(meaning),
             Err(interpreter) => Box::new(interpreter),
         }

@@ -1,4 +1,4 @@
-//! Outputs that lie behind what is valid of an input: all that their kernel does is to write there.
+//! Outputs appended to an input's memory (its spare room): their kernel writes only what is new.
 
 use super::{BufferId, Location, Pass, Resolver, Storage};
 use crate::data_movement::Append;

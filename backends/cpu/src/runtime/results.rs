@@ -1,4 +1,4 @@
-//! Where results lie: in buffers that leave the workspace, in memory of the caller, or behind an input that has room.
+//! The memory of results: buffers that leave the workspace, memory of the caller, or the spare room behind an input.
 
 use super::RunnablePlan;
 use super::buffer::Lease;

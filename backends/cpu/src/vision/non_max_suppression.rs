@@ -1,7 +1,6 @@
-//! Non-maximum suppression: boxes are chosen greedily, as the reference chooses them.
+//! Greedy non-max suppression, as the reference interpreter does it.
 //!
-//! A box is compared with the chosen ones side by side, only for whether they meet at all; overlaps of those that meet are
-//! the reference's, in f64, so that both choose the same.
+//! Vectors test only whether boxes intersect at all; overlaps of those that do are the reference's, in f64, so that both choose the same.
 
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
@@ -23,10 +22,10 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let &[_, classes, n] = scores.layout.shape.as_slice() else { return None };
     let limits = [&most.layout, &overlap.layout, &floor.layout].map(|l| l.offset);
     let sources = [ElementSource::of(&boxes.layout)?, ElementSource::of(&scores.layout)?];
-    Some(Box::new(Boxes { classes, n, sources, limits, centered: spec.bool(0)? }))
+    Some(Box::new(NonMaxSuppression { classes, n, sources, limits, centered: spec.bool(0)? }))
 }
 
-struct Boxes {
+struct NonMaxSuppression {
     classes: usize,
     n: usize,
     /// Boxes, and scores.
@@ -51,7 +50,7 @@ struct Chosen {
     high: [Vec<f64>; 2],
 }
 
-impl Kernel for Boxes {
+impl Kernel for NonMaxSuppression {
     fn run(
         &self,
         cx: &Context<'_>,

@@ -1,6 +1,6 @@
-//! One axis of a tensor at other places: an interpolation's places and weights are computed once, when the kernel is made.
+//! Resampling along one axis: interpolation indices and weights are computed once, when the kernel is specialised. f32.
 //!
-//! For f32. Weights are computed in f64 as the operator's meaning says; sums of a window are in f32, in its order.
+//! Weights are computed in f64 as the operator's meaning says; sums of a window are in f32, in its order.
 
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;

@@ -65,7 +65,7 @@ impl Depthwise {
         let (taps, count) = (self.image.windows.taps(), rows.len());
         with_scratch::<usize, 1, _>([taps * count], |[pointers]| {
             let pointers: &mut [*const u8] = as_pointers(&mut pointers[..taps * count]);
-            self.image.windows.point(job.x, job.outside, (rows.start, count), 1, pointers);
+            self.image.windows.pointers(job.x, job.outside, rows.start, count, 1, pointers);
             #[cfg(target_arch = "x86_64")]
             if let (Some((steps, out)), Some((weights, begin))) = (job.finish.steps(), job.packed) {
                 use super::super::dot::vnni;

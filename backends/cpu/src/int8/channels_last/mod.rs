@@ -295,8 +295,8 @@ impl Conv {
         let (taps, count) = (self.image.windows.taps(), rows.len());
         with_scratch::<usize, 1, _>([taps * count], |[pointers]| {
             let pointers: &mut [*const u8] = as_pointers(&mut pointers[..taps * count]);
-            let (at, windows) = ((rows.start, count), &self.image.windows);
-            let join = windows.point(job.x, job.outside, at, self.join, pointers);
+            let windows = &self.image.windows;
+            let join = windows.pointers(job.x, job.outside, rows.start, count, self.join, pointers);
             let (pointers, length) = (&pointers[..taps / join * count], self.image.wide() * join);
             #[cfg(target_arch = "x86_64")]
             if let Some((steps, out)) = job.finish.steps()
