@@ -139,6 +139,17 @@ struct State {
     asleep: usize,
 }
 
+/// How a region is divided.
+#[derive(Clone, Copy)]
+struct RegionExtents {
+    tasks: usize,
+    ranges: usize,
+    /// How many workers may help.
+    seats: usize,
+    /// What each participant's own regions may take.
+    share: usize,
+}
+
 /// An open region.
 #[derive(Clone)]
 struct Region {
@@ -257,18 +268,17 @@ impl Workers {
             let free = self.cores.saturating_sub(self.busy.load(Ordering::Relaxed));
             match (ranges - 1).min(free) {
                 0 => (0..tasks).for_each(task),
-                seats => self.region((tasks, ranges.min(RANGES)), (seats, share / ranges), task),
+                seats => {
+                    let share = share / ranges;
+                    let extents = RegionExtents { tasks, ranges: ranges.min(RANGES), seats, share };
+                    self.region(extents, task);
+                }
             }
         });
     }
 
     /// Computes a region with up to `seats` helpers.
-    fn region(
-        &'static self,
-        (tasks, ranges): (usize, usize),
-        (seats, share): (usize, usize),
-        task: Task<'_>,
-    ) {
+    fn region(&'static self, extents: RegionExtents, task: Task<'_>) {
         struct Close<'a>(&'a Workers, &'a Region, Option<usize>);
         impl Drop for Close<'_> {
             fn drop(&mut self) {
@@ -280,10 +290,10 @@ impl Workers {
         let task_of_region = unsafe {
             std::mem::transmute::<Task<'_>, Task<'static>>(task) as *const (dyn Fn(usize) + Sync)
         };
-        let region = self.open((tasks, ranges), (seats, share), task_of_region);
+        let region = self.open(extents, task_of_region);
         let progress = region.progress.clone();
         {
-            let _close = Close(self, &region, SHARE.replace(Some(share)));
+            let _close = Close(self, &region, SHARE.replace(Some(extents.share)));
             region.compute(0, task, || true);
         }
         let panicked = progress.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -296,8 +306,7 @@ impl Workers {
     /// Makes a region known to the workers, and sees to it that enough of them are awake.
     fn open(
         &'static self,
-        (tasks, ranges): (usize, usize),
-        (seats, share): (usize, usize),
+        RegionExtents { tasks, ranges, seats, share }: RegionExtents,
         task: *const (dyn Fn(usize) + Sync),
     ) -> Region {
         let mut state = self.state();

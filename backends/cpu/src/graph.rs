@@ -95,7 +95,7 @@ fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String
             let op = library.node_name(program, *anchor);
             match implementation {
                 Implementation::Reference => Takes::Nothing,
-                Implementation::Native(native) if native.maker(&op).is_some() => {
+                Implementation::Native(native) if native.factory(&op).is_some() => {
                     let dtype = |n: &NodeId| program.node(*n).types[0].dtype;
                     let other =
                         kernel.anchors.iter().map(dtype).find(|d| !native.dtypes.contains(d));
@@ -256,12 +256,12 @@ impl GraphReader<'_> {
         };
         for &id in &kernel.nodes {
             let first = inside.nodes.len();
-            let around = kernel.prologue.contains(&id) || kernel.epilogue.contains(&id);
-            self.node(from, id, around, &mut inside)?;
+            let io = kernel.prologue.contains(&id) || kernel.epilogue.contains(&id);
+            self.node(from, id, io, &mut inside)?;
             for &new in &inside.nodes[first..] {
                 if kernel.anchors.contains(&id) {
                     group.anchor = Some(new);
-                } else if !around || self.library.is_view(&self.out, new) {
+                } else if !io || self.library.is_view(&self.out, new) {
                     group.views.push(new);
                 } else if kernel.prologue.contains(&id) {
                     group.prologue.push(new);

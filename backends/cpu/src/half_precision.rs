@@ -2,13 +2,13 @@
 
 use super::pointwise::convert::{narrow, widen};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchOperand, LaunchSite, Maker};
+use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, OperandSpec, TensorView};
 use mlc_dsl::ir::DType;
 use smallvec::SmallVec;
 
 /// A kernel for f32 and which arguments and results are 16-bit floats.
-struct Halves {
-    inner: Box<dyn Launch>,
+struct WidenedKernel {
+    inner: Box<dyn Kernel>,
     inputs: Vec<Option<DType>>,
     outputs: Vec<Option<DType>>,
 }
@@ -17,32 +17,32 @@ fn half(dtype: DType) -> Option<DType> {
     dtype.is_half().then_some(dtype)
 }
 
-/// The kernel that `maker` prepares if 16-bit floats are taken for f32; `None` if there are none.
-pub fn make(maker: Maker, site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let inputs: Vec<Option<DType>> = site.args.iter().map(|a| half(a.dtype)).collect();
-    let outputs: Vec<Option<DType>> = site.outputs.iter().map(|o| half(o.0)).collect();
+/// The kernel that `factory` prepares if 16-bit floats are taken for f32; `None` if there are none.
+pub fn make(factory: KernelFactory, spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let inputs: Vec<Option<DType>> = spec.args.iter().map(|a| half(a.dtype)).collect();
+    let outputs: Vec<Option<DType>> = spec.outputs.iter().map(|o| half(o.0)).collect();
     if inputs.iter().chain(&outputs).all(Option::is_none) {
         return None;
     }
     let wide = |d: DType| if half(d).is_some() { DType::F32 } else { d };
-    let args: Vec<LaunchOperand> = site
+    let args: Vec<OperandSpec> = spec
         .args
         .iter()
         .map(|a| {
             let constant = a.constant.clone().filter(|_| half(a.dtype).is_none());
-            LaunchOperand { dtype: wide(a.dtype), layout: a.layout.clone(), constant }
+            OperandSpec { dtype: wide(a.dtype), layout: a.layout.clone(), constant }
         })
         .collect();
-    let results: Vec<_> = site.outputs.iter().map(|o| (wide(o.0), o.1.clone())).collect();
-    let inner = maker(&LaunchSite { args: &args, outputs: &results, ..*site })?;
-    Some(Box::new(Halves { inner, inputs, outputs }))
+    let results: Vec<_> = spec.outputs.iter().map(|o| (wide(o.0), o.1.clone())).collect();
+    let inner = factory(&KernelSpec { args: &args, outputs: &results, ..*spec })?;
+    Some(Box::new(WidenedKernel { inner, inputs, outputs }))
 }
 
-impl Launch for Halves {
+impl Kernel for WidenedKernel {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let wide = |d: &Option<DType>, len: usize| if d.is_some() { len / 2 } else { 0 };
@@ -53,15 +53,15 @@ impl Launch for Halves {
         let lens = [ins.iter().sum(), outs.iter().sum()];
         with_scratch::<f32, 2, _>(lens, |[read, written]| {
             let mut rest = read;
-            let mut arrays: SmallVec<[Array<'_>; 16]> = SmallVec::new();
+            let mut views: SmallVec<[TensorView<'_>; 16]> = SmallVec::new();
             for ((d, a), &n) in self.inputs.iter().zip(inputs).zip(&ins) {
                 let (part, after) = rest.split_at_mut(n);
                 rest = after;
-                arrays.push(match d {
+                views.push(match d {
                     Some(d) => {
                         widen(*d, a.bytes, part);
                         let bytes: &[u8] = bytemuck::cast_slice(part);
-                        Array { dtype: DType::F32, layout: a.layout, bytes }
+                        TensorView { dtype: DType::F32, layout: a.layout, bytes }
                     }
                     None => *a,
                 });
@@ -75,7 +75,7 @@ impl Launch for Halves {
             }
             self.inner.run(
                 &Context { threads: cx.threads, epilogue: None },
-                &arrays,
+                &views,
                 &mut targets,
             )?;
             drop(targets);

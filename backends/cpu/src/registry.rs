@@ -1,4 +1,4 @@
-//! The implementations of this backend, by the keys that target texts use. The only module of it that names
+//! The kernel registry: implementations by the keys of `rules/targets`. The only module of this backend that names
 //! operators.
 
 use super::blocks::formats;
@@ -6,34 +6,34 @@ use super::data_movement::{argsort, gather, scatter, weighted_gather};
 use super::recurrent::steps;
 use super::reduction::Monoid;
 use super::reduction::{argmax, normalisation};
-use super::runtime::launch::Maker;
+use super::runtime::kernel::KernelFactory;
 use super::vision::{non_max_suppression, resample, roi_pooling};
 use super::*;
 use mlc_dsl::ir::DType;
 
-/// What runs a kernel.
+/// How a kernel of the plan is implemented.
 pub enum Implementation {
-    /// Layouts, and copies where strides cannot say them.
+    /// Strided views, and copies where strides do not suffice.
     Views,
     /// One loop over pointwise operators.
     Loop,
-    /// An operator at a time: code made of its meaning, or the reference interpreter.
+    /// One operator at a time: vector code compiled from its meaning, or the reference interpreter.
     Reference,
-    /// Code for certain operators.
+    /// Hand-written kernels of certain operators.
     Native(Native),
 }
 
-/// What code for f32 computes: 16-bit floats are widened to it.
+/// Types of f32 kernels: 16-bit floats are widened.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
-/// They, and bytes, whose largest are found.
+/// The same and bytes, for max pooling.
 const FLOATS_AND_BYTES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::U8, DType::I8];
-/// What is pooled with channels last.
+/// Types that channels-last pooling takes.
 const POOLED: &[DType] = &[DType::F32, DType::U8, DType::I8];
-/// What running sums are computed in.
+/// Types of cumulative sums.
 const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];
-/// What sums of products of bytes are.
+/// Accumulators of int8 products.
 const SUMS_OF_BYTES: &[DType] = &[DType::I32];
-/// What is moved without a look at it, and whatever numbers an operator admits.
+/// Every type: for data movement, and for operators that restrict their types themselves.
 const ANY: &[DType] = &{
     let mut all = [DType::Str; DType::ALL.len() + 1];
     let (numbers, _) = all.split_at_mut(DType::ALL.len());
@@ -41,39 +41,40 @@ const ANY: &[DType] = &{
     all
 };
 
-/// Code for certain operators.
+/// Hand-written kernels of certain operators.
 #[derive(Clone, Copy)]
 pub struct Native {
-    /// The operators, and what prepares each.
-    pub makers: &'static [(&'static str, Maker)],
-    /// The element types that it computes them in, those of their first results.
+    /// Operators and their factories.
+    pub factories: &'static [(&'static str, KernelFactory)],
+    /// Supported element types of the first result.
     pub dtypes: &'static [DType],
-    /// What else it computes.
+    /// What it fuses.
     pub takes: Takes,
 }
 
-/// The pointwise operators that a kernel takes in.
+/// The pointwise operators that a kernel fuses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Takes {
     /// None.
     Nothing,
-    /// Those that follow.
+    /// Those that consume its result.
     Epilogue,
-    /// Those that compute what it reads, too.
+    /// Those that produce its operands, too.
     Prologue,
 }
 
 impl Native {
-    /// What prepares this operator.
-    pub fn maker(&self, op: &str) -> Option<Maker> {
-        self.makers.iter().find(|(name, _)| *name == op).map(|(_, maker)| *maker)
+    /// The factory of an operator.
+    pub fn factory(&self, op: &str) -> Option<KernelFactory> {
+        self.factories.iter().find(|(name, _)| *name == op).map(|(_, factory)| *factory)
     }
 }
 
 /// The implementation of a key.
 pub fn implementation(key: &str) -> Option<Implementation> {
     use Takes::*;
-    let native = |dtypes, takes, makers| Implementation::Native(Native { makers, dtypes, takes });
+    let native =
+        |dtypes, takes, factories| Implementation::Native(Native { factories, dtypes, takes });
     Some(match key {
         "view" => Implementation::Views,
         "pointwise" => Implementation::Loop,
@@ -226,15 +227,15 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "extremes" => native(
             &[DType::I64],
             Nothing,
-            &[("first_greatest", argmax::GREATEST), ("first_least", argmax::LEAST)],
+            &[("first_greatest", argmax::ARGMAX), ("first_least", argmax::ARGMIN)],
         ),
-        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", argmax::ONE)]),
+        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", argmax::HARDMAX)]),
         "numbered" => native(
             &[DType::F32],
             Nothing,
             &[("numbered", weighted_gather::ELEMENTS), ("numbered_sum", weighted_gather::SUMS)],
         ),
-        "regions" => native(&[DType::F32], Nothing, &[("roi_align", roi_pooling::REGIONS)]),
+        "regions" => native(&[DType::F32], Nothing, &[("roi_align", roi_pooling::ROI_ALIGN)]),
         "boxes" => native(&[DType::I64], Nothing, &[("choose_boxes", non_max_suppression::make)]),
         "places" => native(&[DType::I64], Nothing, &[("sort_places", argsort::make)]),
         "recurrent" => native(
@@ -262,7 +263,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
     })
 }
 
-/// How an operator combines elements along axes.
+/// The monoid by which an operator reduces axes.
 pub fn monoid(op: &str) -> Option<Monoid> {
     Some(match op {
         "sum" => Monoid::Sum,
@@ -273,8 +274,8 @@ pub fn monoid(op: &str) -> Option<Monoid> {
     })
 }
 
-/// True of operators whose results do not depend, to the last bit, on how their operands lie.
-pub fn is_alike_anywhere(op: &str) -> bool {
+/// Whether an operator's result is bitwise independent of its operands' layouts.
+pub fn is_layout_invariant(op: &str) -> bool {
     matches!(
         op,
         "matmul"

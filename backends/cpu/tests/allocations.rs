@@ -58,7 +58,7 @@ static ALLOCATOR: Counting = Counting;
 type Build = fn(&mut Case<'_>) -> Vec<Value>;
 
 /// A product with bias, an activation and a residual.
-fn dense(c: &mut Case<'_>, x: Value, (n, k): (i64, i64)) -> Value {
+fn dense(c: &mut Case<'_>, x: Value, n: i64, k: i64) -> Value {
     let w = c.constant(DType::F32, &[k as usize, k as usize]);
     let b = c.constant(DType::F32, &[k as usize]);
     let b = c.broadcast(b, &[1], &[n as usize, k as usize]);
@@ -94,13 +94,13 @@ fn recurrent(c: &mut Case<'_>, op: &str, gates: usize, states: usize) -> Vec<Val
 const CASES: &[(&str, Build)] = &[
     ("a product", |c| {
         let x = c.input(DType::F32, &[24, 32]);
-        vec![dense(c, x, (24, 32))]
+        vec![dense(c, x, 24, 32)]
     }),
     ("many products and two results", |c| {
         let x = c.input(DType::F32, &[24, 32]);
         let mut y = x;
         for _ in 0..12 {
-            y = dense(c, y, (24, 32));
+            y = dense(c, y, 24, 32);
         }
         let s = c.apply("softmax", &[("axis", Attr::int(1))], &[y]);
         vec![s, y]

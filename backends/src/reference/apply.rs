@@ -34,7 +34,9 @@ pub(super) fn apply(
             .types
             .iter()
             .zip(app.codes.iter().zip(&app.tables))
-            .map(|(ty, code)| element_by_element(reference, callable, code, ty, args))
+            .map(|(ty, (code, tables))| {
+                element_by_element(reference, callable, code, tables, ty, args)
+            })
             .collect::<Result<_, _>>()?,
         // The results are rounded where they are computed.
         CallKind::Def(body) => {
@@ -117,7 +119,8 @@ impl<'a> Argument<'a> {
 fn element_by_element(
     reference: &Reference,
     callable: &Callable,
-    (code, tables): (&MeaningCode, &Vec<Elements>),
+    code: &MeaningCode,
+    tables: &Vec<Elements>,
     ty: &Type,
     args: &[Array],
 ) -> Result<Array, String> {

@@ -26,7 +26,7 @@ pub(super) fn program(
             continue;
         }
         let args: Vec<Array> = node.args.iter().map(|&v| values.get(v, inputs)).collect();
-        let results = application(reference, codes, node, (*call, attrs), &symbols, &args)?;
+        let results = application(reference, codes, node, *call, attrs, &symbols, &args)?;
         drop(args);
         values.set(NodeId(i as u32), results);
     }
@@ -69,7 +69,7 @@ pub(super) fn plan(
                     inside.remove(v);
                 }
             }
-            let results = application(reference, codes, node, (*call, attrs), &symbols, &args)?;
+            let results = application(reference, codes, node, *call, attrs, &symbols, &args)?;
             let named = results.into_iter().zip(0..);
             inside.extend(named.map(|(a, output)| (Value { node: id, output }, a)));
         }
@@ -110,7 +110,8 @@ fn application(
     reference: &Reference,
     codes: &CodeCache<'_>,
     node: &Node,
-    (call, attrs): (CallId, &[Attr]),
+    call: CallId,
+    attrs: &[Attr],
     symbols: &SymbolBindings,
     args: &[Array],
 ) -> Result<Vec<Array>, BackendError> {

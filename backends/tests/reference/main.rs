@@ -96,7 +96,7 @@ fn f32s(shape: &[usize], values: &[f64]) -> Array {
 }
 
 /// `(7 i + 5) mod 11 − 5` and its like: small integers without a pattern.
-fn ramp(shape: &[usize], (factor, offset, modulus): (usize, usize, usize)) -> Array {
+fn ramp(shape: &[usize], factor: usize, offset: usize, modulus: usize) -> Array {
     let n = shape.iter().product();
     let value = |i: usize| ((i * factor + offset) % modulus) as f64 - (modulus / 2) as f64;
     f32s(shape, &(0..n).map(value).collect::<Vec<_>>())

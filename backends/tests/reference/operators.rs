@@ -288,7 +288,7 @@ fn convolutions() {
         ("dilation", ints(&[1, 2])),
         ("group", Attr::int(2)),
     ];
-    let (x, w) = (ramp(&[1, 4, 5, 4], (7, 5, 11)), ramp(&[4, 2, 3, 2], (5, 3, 7)));
+    let (x, w) = (ramp(&[1, 4, 5, 4], 7, 5, 11), ramp(&[4, 2, 3, 2], 5, 3, 7));
     let y = [
         28, -53, 6, 39, -31, -3, -50, 29, 4, -22, 22, 18, -50, 14, 4, -1, 14, 16, 28, 10, 3, 14,
         22, -36,
@@ -302,7 +302,7 @@ fn convolutions() {
         ("extra", ints(&[1, 0])),
         ("group", Attr::int(2)),
     ];
-    let (x, w) = (ramp(&[1, 2, 3, 2], (7, 5, 11)), ramp(&[2, 1, 2, 3], (5, 3, 7)));
+    let (x, w) = (ramp(&[1, 2, 3, 2], 7, 5, 11), ramp(&[2, 1, 2, 3], 5, 3, 7));
     check("conv_transpose", &attrs, &[x, w], &[1, 2, 7, 5], &TRANSPOSED.map(f64::from));
     // Padding is zeros, and zero times infinity is NaN.
     let attrs = [
@@ -314,7 +314,7 @@ fn convolutions() {
     let (x, w) = (f32s(&[1, 1, 2], &[1.0, 2.0]), f32s(&[1, 1, 2], &[INF, 1.0]));
     check("conv", &attrs, &[x, w], &[1, 1, 2], &[NAN, INF]);
     // Four channels in two groups: the tap of channel `c` is that of input `c % 2` of its group, last of two places.
-    let (w, t) = (ramp(&[4, 2, 2], (1, 1, 16)), ramp(&[4], (1, 1, 5)));
+    let (w, t) = (ramp(&[4, 2, 2], 1, 1, 16), ramp(&[4], 1, 1, 5));
     let [w0, t0] = [&w, &t].map(|a| a.floats().expect("floats").to_vec());
     let y: Vec<f64> = (0..16)
         .map(|i| {
@@ -333,7 +333,7 @@ const TRANSPOSED: [i32; 70] = [
 
 #[test]
 fn windows() {
-    let x = ramp(&[1, 2, 5, 4], (7, 5, 11));
+    let x = ramp(&[1, 2, 5, 4], 7, 5, 11);
     let attrs = [
         ("window", ints(&[3, 2])),
         ("stride", ints(&[2, 1])),

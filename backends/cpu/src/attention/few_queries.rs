@@ -1,6 +1,6 @@
-//! Values of a few queries, as in a step of decoding: they are read once, where they lie.
+//! Decode-phase attention (few queries): bandwidth-bound, so V is read once, in place.
 //!
-//! Reading the cache is what takes time here. Sums are those of packed values, in their order.
+//! The summation order is that of packed values.
 
 use super::{Attention, TILE};
 use crate::gemm::Matrix;
@@ -8,21 +8,22 @@ use crate::runtime::threads::SharedSlice;
 use mlc_vector::strided_rows::{MOST, Rows, add_weighed};
 use std::ops::Range;
 
-/// Most queries that are few: those of a group of heads that share their keys, for one row.
-const FEW: usize = 8;
+/// Most queries of the decode phase: those of a group of heads that share their keys (GQA), for one row.
+const MOST_QUERIES: usize = 8;
 
 impl Attention {
-    /// True if values are added where they lie: the elements of each side by side, for so few queries that packing them would take longer.
+    /// Whether V is read in place: its rows are contiguous, and the queries so few that packing would cost more.
     pub(super) fn is_direct(&self) -> bool {
-        self.s <= FEW && (self.v.col == 1 || self.e == 1) && self.v.row >= 0
+        self.s <= MOST_QUERIES && (self.v.col == 1 || self.e == 1) && self.v.row >= 0
     }
 
-    /// Adds the values of some keys, weighed, to rows of the result from element `first` on; `pitch` elements lie from the weights of one row to
-    /// those of the next.
+    /// Adds the weighted values of some keys to rows of the result from element `first` on; rows of weights are `pitch` elements apart.
     pub(super) fn add_values(
         &self,
-        (v, keys): (&Matrix<'_>, &Range<usize>),
-        (weights, pitch): (&[f32], usize),
+        v: &Matrix<'_>,
+        keys: &Range<usize>,
+        weights: &[f32],
+        pitch: usize,
         out: &SharedSlice<'_, f32>,
         first: usize,
     ) {
@@ -38,7 +39,7 @@ impl Attention {
     }
 }
 
-/// Some rows of a matrix whose elements lie side by side.
+/// Some rows of a row-major matrix.
 fn rows_of<'a>(m: &Matrix<'a>, rows: &Range<usize>, len: usize) -> Rows<'a> {
     let (step, count) = (m.row as usize, rows.len());
     // Of rows without elements there may be no memory.

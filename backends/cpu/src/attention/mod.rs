@@ -1,23 +1,22 @@
-//! Attention of every head, tile by tile: the score matrix is never stored as a whole.
+//! FlashAttention: `softmax(QKᵀ)·V` tile by tile, never materialising the scores.
 //!
-//! Running sums and maxima of a row are kept while its tiles are processed, and sums are rescaled when the maximum
-//! grows (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
+//! The online softmax keeps a running sum and maximum per row, and rescales sums when the maximum grows (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
 //! "FlashAttention", 2022). The bits of a row depend on the keys only, never on how rows are divided into tasks.
 //! Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
 
 use crate::gemm::Matrix;
 use crate::gemm::PackedBlock;
-use crate::gemm::halves::RightPanels;
+use crate::gemm::f16_panels::RightPanels;
 use crate::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use crate::layout::{Layout, odometer};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
+use mlc_vector::epilogue::NO_EPILOGUE;
 use mlc_vector::rows::{Weighed, weigh};
 use mlc_vector::simd;
-use mlc_vector::steps::NONE;
-use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
+use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput, shape, strip_panels};
 use mlc_vector::transpose::LINES;
 use smallvec::smallvec;
 use std::ops::Range;
@@ -33,28 +32,28 @@ const ROWS: usize = 112;
 /// Most queries of a task, which reads every key and value once.
 const MOST_ROWS: usize = 2048;
 
-/// Elements between lines of scores besides those of a tile, so that lines do not share the sets of a cache.
+/// Padding of rows of scores, so that rows do not share the sets of a cache.
 const APART: usize = 16;
 
-/// What happens to scaled scores.
+/// How scaled scores are masked.
 #[derive(Clone, Copy, Debug)]
 enum Masking {
-    /// Nothing.
+    /// Not at all.
     Plain,
     /// A mask is added.
     Add,
-    /// Scores whose condition does not hold are replaced by this.
-    Keep(f32),
+    /// Scores where the mask is false are replaced by this.
+    Select(f32),
 }
 
 /// Scores as they are; attribute 0 is their scale.
-pub const PLAIN: Maker = |s| make(s, Masking::Plain);
+pub const PLAIN: KernelFactory = |s| make(s, Masking::Plain);
 /// Argument 3 is added to the scores.
-pub const MASKED: Maker = |s| make(s, Masking::Add);
-/// Argument 3 tells which scores are kept, attribute 1 what replaces the others.
-pub const SELECT: Maker = |s| make(s, Masking::Keep(s.float(1)? as f32));
+pub const MASKED: KernelFactory = |s| make(s, Masking::Add);
+/// Argument 3 selects scores, attribute 1 replaces the others.
+pub const SELECT: KernelFactory = |s| make(s, Masking::Select(s.float(1)? as f32));
 
-/// Strides of the last two axes.
+/// Strides of a matrix, the last two axes.
 #[derive(Clone, Copy)]
 struct Steps {
     row: isize,
@@ -84,13 +83,13 @@ struct Attention {
     mask: Steps,
 }
 
-fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
-    let [q, k, v, masks @ ..] = site.args else { return None };
-    let floats = [q, k, v].iter().all(|a| a.dtype == DType::F32) && site.outputs[0].0 == DType::F32;
+fn make(spec: &KernelSpec<'_>, masking: Masking) -> Option<Box<dyn Kernel>> {
+    let [q, k, v, masks @ ..] = spec.args else { return None };
+    let floats = [q, k, v].iter().all(|a| a.dtype == DType::F32) && spec.outputs[0].0 == DType::F32;
     let mask = match (masking, masks) {
         (Masking::Plain, []) => None,
         (Masking::Add, [m]) if m.dtype == DType::F32 => Some(&m.layout),
-        (Masking::Keep(_), [m]) if m.dtype == DType::Bool => Some(&m.layout),
+        (Masking::Select(_), [m]) if m.dtype == DType::Bool => Some(&m.layout),
         _ => return None,
     };
     let batch = q.layout.rank().checked_sub(2)?;
@@ -111,7 +110,7 @@ fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
     let (t, e) = (v.layout.shape[batch], v.layout.shape[batch + 1]);
     Some(Box::new(Attention {
         masking,
-        scale: site.float(0)? as f32,
+        scale: spec.float(0)? as f32,
         heads,
         s,
         t,
@@ -125,18 +124,18 @@ fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
 }
 
 /// The memory of the operands.
-struct Data<'a> {
+struct Operands<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
     mask: &'a [u8],
 }
 
-impl Launch for Attention {
+impl Kernel for Attention {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
@@ -144,7 +143,7 @@ impl Launch for Attention {
             out.fill(0.0);
             return Ok(());
         }
-        let data = Data {
+        let data = Operands {
             q: inputs[0].typed(),
             k: inputs[1].typed(),
             v: inputs[2].typed(),
@@ -165,8 +164,14 @@ impl Launch for Attention {
 }
 
 impl Attention {
-    /// Some queries of one head.
-    fn block(&self, head: usize, rows: Range<usize>, data: &Data<'_>, out: &SharedSlice<'_, f32>) {
+    /// Computes some queries of one head.
+    fn block(
+        &self,
+        head: usize,
+        rows: Range<usize>,
+        data: &Operands<'_>,
+        out: &SharedSlice<'_, f32>,
+    ) {
         let [q_at, k_at, v_at, mask_at] = self.heads[head];
         let (d, e, high) = (self.d, self.e, rows.len());
         let most = self.t.min(TILE);
@@ -214,60 +219,73 @@ impl Attention {
                         let all = SharedSlice::new(&mut scores[..m * pitch]);
                         let left = &packed[from * d..];
                         match lines {
-                            true => multiplied(sizes, (left, d), right, (&all, pitch), 0, false),
-                            false => product(sizes, left, right, (&all, pitch), 0, false),
+                            true => product_in_place(
+                                sizes,
+                                left,
+                                d,
+                                right,
+                                ResultRows { out: &all, first: 0, stride: pitch },
+                                false,
+                            ),
+                            false => product(
+                                sizes,
+                                left,
+                                right,
+                                ResultRows { out: &all, first: 0, stride: pitch },
+                                false,
+                            ),
                         }
-                        let seen = Seen {
+                        let state = OnlineSoftmax {
                             tops: &mut tops[from..from + m],
                             sums: &mut sums[from..from + m],
                             shrinks: &mut shrinks[..m],
                         };
                         let scores = &mut scores[..m * pitch];
-                        let first_row = rows.start + from;
-                        let mask = (data.mask, mask_at);
-                        self.weights(mask, (first_row, &cols), (scores, pitch), seen, line);
+                        let tile = ScoreTile { scores, pitch, row: rows.start + from, cols: &cols };
+                        self.exponentiate(data.mask, mask_at, tile, state, line);
                         if c > 0 {
-                            shrink(out, first + from * e, e, &shrinks[..m]);
+                            rescale_rows(out, first + from * e, e, &shrinks[..m]);
                         }
                         let sizes = AttentionSizes { m, n: e, k: n, wide };
                         let at = first + from * e;
+                        let to = ResultRows { out, first: at, stride: e };
                         if direct {
-                            self.add_values((&v, &cols), (&*scores, pitch), out, at);
+                            self.add_values(&v, &cols, scores, pitch, out, at);
                         } else if few {
                             let x =
                                 Matrix { data: &*scores, offset: 0, row: pitch as isize, col: 1 };
                             pack_left(&x, 0..m, 0..n, wide, weights);
-                            product(sizes, weights, values, (out, e), at, c > 0);
+                            product(sizes, weights, values, to, c > 0);
                         } else {
-                            multiplied(sizes, (&*scores, pitch), values, (out, e), at, c > 0);
+                            product_in_place(sizes, scores, pitch, values, to, c > 0);
                         }
                     }
                 }
                 sums[..high].iter_mut().for_each(|s| *s = 1.0 / *s);
-                shrink(out, first, e, &sums[..high]);
+                rescale_rows(out, first, e, &sums[..high]);
             });
         });
     }
 
-    /// Turns scores of rows from one on at some keys into weights, under the mask.
-    fn weights(
+    /// Turns a tile of scores into softmax weights, under the mask.
+    fn exponentiate(
         &self,
-        (mask, mask_at): (&[u8], usize),
-        (first, cols): (usize, &Range<usize>),
-        (scores, pitch): (&mut [f32], usize),
-        Seen { tops, sums, shrinks }: Seen<'_>,
+        mask: &[u8],
+        mask_at: usize,
+        ScoreTile { scores, pitch, row: first, cols }: ScoreTile<'_>,
+        OnlineSoftmax { tops, sums, shrinks }: OnlineSoftmax<'_>,
         line: &mut [f32],
     ) {
         let n = cols.len();
         for (i, x) in scores.chunks_exact_mut(pitch).enumerate() {
             if let Some(mask) = self.line(mask, mask_at, first + i, cols, line) {
-                masked(&mut x[..n], self.scale, mask);
+                apply_mask(&mut x[..n], self.scale, mask);
             }
         }
         // Masks are for scores that are scaled.
         let scale = match self.masking {
             Masking::Plain => self.scale,
-            Masking::Add | Masking::Keep(_) => 1.0,
+            Masking::Add | Masking::Select(_) => 1.0,
         };
         weigh(&mut Weighed { scores, n, pitch, scale, tops, sums, shrinks });
     }
@@ -280,7 +298,7 @@ impl Attention {
         r: usize,
         cols: &Range<usize>,
         line: &'a mut [f32],
-    ) -> Option<Line<'a>> {
+    ) -> Option<MaskRow<'a>> {
         let n = cols.len();
         let place = |c: usize| {
             let step = r as isize * self.mask.row + (cols.start + c) as isize * self.mask.col;
@@ -291,34 +309,44 @@ impl Attention {
             Masking::Add => {
                 let mask: &[f32] = bytemuck::cast_slice(mask);
                 if self.mask.col == 1 {
-                    return Some(Line::Add(&mask[place(0)..][..n]));
+                    return Some(MaskRow::Add(&mask[place(0)..][..n]));
                 }
                 line[..n].iter_mut().enumerate().for_each(|(c, l)| *l = mask[place(c)]);
-                Some(Line::Add(&line[..n]))
+                Some(MaskRow::Add(&line[..n]))
             }
-            Masking::Keep(low) => {
+            Masking::Select(low) => {
                 if self.mask.col == 1 {
-                    return Some(Line::Keep(&mask[place(0)..][..n], low));
+                    return Some(MaskRow::Select(&mask[place(0)..][..n], low));
                 }
                 let line: &mut [u8] = bytemuck::cast_slice_mut(line);
                 line[..n].iter_mut().enumerate().for_each(|(c, l)| *l = mask[place(c)]);
-                Some(Line::Keep(&line[..n], low))
+                Some(MaskRow::Select(&line[..n], low))
             }
         }
     }
 }
 
-/// What is known of rows from the keys before.
-struct Seen<'a> {
-    /// The largest score, and the sum of the weights.
+/// Scores of some rows at some keys.
+struct ScoreTile<'a> {
+    scores: &'a mut [f32],
+    /// Elements from one row to the next.
+    pitch: usize,
+    /// The first row.
+    row: usize,
+    cols: &'a Range<usize>,
+}
+
+/// The state of the online softmax of some rows.
+struct OnlineSoftmax<'a> {
+    /// Running maximum of the scores, and sum of the weights.
     tops: &'a mut [f32],
     sums: &'a mut [f32],
-    /// What brings the weights before to the new largest score.
+    /// Factors that rescale earlier weights to the new maximum.
     shrinks: &'a mut [f32],
 }
 
-/// Multiplies rows of the result by a number each.
-fn shrink(out: &SharedSlice<'_, f32>, first: usize, e: usize, by: &[f32]) {
+/// Multiplies rows of the result by a factor each.
+fn rescale_rows(out: &SharedSlice<'_, f32>, first: usize, e: usize, by: &[f32]) {
     for (r, &by) in by.iter().enumerate().filter(|(_, by)| **by != 1.0) {
         // SAFETY: every row is written by one task.
         let row = unsafe { out.part(first + r * e, e) };
@@ -326,7 +354,7 @@ fn shrink(out: &SharedSlice<'_, f32>, first: usize, e: usize, by: &[f32]) {
     }
 }
 
-/// Sizes of a product, and how many rows each packed left panel has.
+/// Sizes of a product, and rows of each packed left panel.
 #[derive(Clone, Copy)]
 struct AttentionSizes {
     m: usize,
@@ -335,29 +363,36 @@ struct AttentionSizes {
     wide: usize,
 }
 
-/// The product of packed operands, into (or added to) rows of `out` from `first` on, `stride` elements apart.
+/// Rows of a result from element `first` on, `stride` elements apart.
+#[derive(Clone, Copy)]
+struct ResultRows<'a> {
+    out: &'a SharedSlice<'a, f32>,
+    first: usize,
+    stride: usize,
+}
+
+/// Stores or adds the product of packed operands.
 fn product(
     s: AttentionSizes,
     a: &[f32],
     b: &[f32],
-    (out, stride): (&SharedSlice<'_, f32>, usize),
-    first: usize,
+    ResultRows { out, first, stride }: ResultRows<'_>,
     add: bool,
 ) {
     let AttentionSizes { m, n, k, wide } = s;
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
     let block =
         PackedBlock { m, n, k, rows: wide, at: first, stride, row: 0, column: 0, add, next: &[] };
-    block.product(a, (RightPanels::Floats(b), &mut []), &NONE, out);
+    block.product(a, RightPanels::Floats(b), &mut [], &NO_EPILOGUE, out);
 }
 
-/// The same with a left operand whose lines are read where they lie, `pitch` elements apart.
-fn multiplied(
+/// The same with a left operand that is read in place, with rows `pitch` elements apart.
+fn product_in_place(
     s: AttentionSizes,
-    (a, pitch): (&[f32], usize),
+    a: &[f32],
+    pitch: usize,
     b: &[f32],
-    (out, stride): (&SharedSlice<'_, f32>, usize),
-    first: usize,
+    ResultRows { out, first, stride }: ResultRows<'_>,
     add: bool,
 ) {
     let AttentionSizes { m, n, k, wide } = s;
@@ -369,36 +404,38 @@ fn multiplied(
         let panel = &b[column * k..][..vectors * shape().lanes() * k];
         tile::each_height(m, wide, |r, count, rows| {
             let parts = tile::parts(first + r * stride + column, column, columns);
-            let target = Target {
+            let target = TileOutput {
                 out: out.at(0),
                 len: out.len(),
                 parts: &parts[..vectors],
                 stride,
                 row: r,
                 add,
-                chain: &NONE,
+                epilogue: &NO_EPILOGUE,
             };
             let pieces = [Piece { first: a[r * pitch..].as_ptr(), step: pitch }];
-            let lines = Even { pieces: &pieces, length: k };
+            let lines = StridedPanels { pieces: &pieces, length: k };
             // SAFETY: the lines are inside the operand by the assertion; rows of the result belong to one task.
-            unsafe { tile::even((count, rows), lines, PanelLines::all(panel, k), &[], &target) };
+            unsafe {
+                tile::strided_tiles(count, rows, lines, PanelRows::all(panel, k), &[], &target)
+            };
         });
     }
 }
 
 /// A row of the mask.
 #[derive(Clone, Copy)]
-enum Line<'a> {
+enum MaskRow<'a> {
     Add(&'a [f32]),
-    Keep(&'a [u8], f32),
+    Select(&'a [u8], f32),
 }
 
 simd! {
     /// Scaled scores under a mask.
-    fn masked(x: &mut [f32], scale: f32, mask: Line<'_>) {
+    fn apply_mask(x: &mut [f32], scale: f32, mask: MaskRow<'_>) {
         match mask {
-            Line::Add(mask) => x.iter_mut().zip(mask).for_each(|(x, m)| *x = scale * *x + m),
-            Line::Keep(keep, low) => {
+            MaskRow::Add(mask) => x.iter_mut().zip(mask).for_each(|(x, m)| *x = scale * *x + m),
+            MaskRow::Select(keep, low) => {
                 x.iter_mut().zip(keep).for_each(|(x, &k)| *x = if k != 0 { scale * *x } else { low });
             }
         }

@@ -4,35 +4,35 @@ use super::bytes::LONGEST;
 use super::panels::{BlockPanels, Form, Offset, Row};
 use super::{BlockProduct, Packer};
 use crate::layout::Layout;
-use crate::runtime::launch::{Launch, LaunchOperand, LaunchSite};
+use crate::runtime::kernel::{Kernel, KernelSpec, OperandSpec};
 use mlc_dsl::ir::DType;
 
 /// What is taken off numbers of eight bits so that they are signed.
 const MIDDLE: f32 = 128.0;
 
 /// Prepares `x` times the matrix, turned, whose rows are blocks of consecutive numbers.
-pub fn product(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, s, z] = site.args else { return None };
-    let bits = Bits::new(site, [x, w, s, z])?;
-    let size = (bits.rows, bits.bits);
-    BlockProduct::make(site, size, bits.packer(None), None)
+pub fn product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, s, z] = spec.args else { return None };
+    let bits = Bits::new(spec, [x, w, s, z])?;
+    let (rows, bits_per_number) = (bits.rows, bits.bits);
+    BlockProduct::make(spec, rows, bits_per_number, bits.packer(None), None)
 }
 
 /// Prepares the same with rows that are rounded block by block.
-pub fn rounded_product(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, s, z] = site.args else { return None };
-    let bits = Bits::new(site, [x, w, s, z])?;
-    let (size, block) = ((bits.rows, bits.bits), bits.block());
+pub fn rounded_product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, s, z] = spec.args else { return None };
+    let bits = Bits::new(spec, [x, w, s, z])?;
+    let (rows, bits_per_number, block) = (bits.rows, bits.bits, bits.block());
     if !(1..=LONGEST).contains(&block) {
         return None;
     }
-    BlockProduct::make(site, size, bits.packer(None), Some(block))
+    BlockProduct::make(spec, rows, bits_per_number, bits.packer(None), Some(block))
 }
 
 /// Prepares the same where a constant says the block of every number.
-pub fn product_by_groups(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, s, z, g] = site.args else { return None };
-    let bits = Bits::new(site, [x, w, s, z])?;
+pub fn product_by_groups(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, s, z, g] = spec.args else { return None };
+    let bits = Bits::new(spec, [x, w, s, z])?;
     let blocks = bits.scales.shape[1] as i64;
     let (t, at) = (g.constant.as_ref()?, &g.layout);
     let all = t.to_i64();
@@ -42,8 +42,8 @@ pub fn product_by_groups(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         (0..blocks).contains(&g).then_some(g as usize)
     };
     let groups: Vec<usize> = (0..at.shape[0]).map(group).collect::<Option<_>>()?;
-    let size = (bits.rows, bits.bits);
-    BlockProduct::make(site, size, bits.packer(Some(groups)), None)
+    let (rows, bits_per_number) = (bits.rows, bits.bits);
+    BlockProduct::make(spec, rows, bits_per_number, bits.packer(Some(groups)), None)
 }
 
 /// The operands of a matrix.
@@ -58,9 +58,9 @@ struct Bits {
 }
 
 impl Bits {
-    fn new(site: &LaunchSite<'_>, [x, w, s, z]: [&LaunchOperand; 4]) -> Option<Bits> {
+    fn new(spec: &KernelSpec<'_>, [x, w, s, z]: [&OperandSpec; 4]) -> Option<Bits> {
         let floats = [x, s, z].iter().all(|a| a.dtype == DType::F32);
-        let bits = site.int(0).filter(|b| [2, 4, 8].contains(b))? as usize;
+        let bits = spec.int(0).filter(|b| [2, 4, 8].contains(b))? as usize;
         if !floats || w.dtype != DType::U8 || w.layout.rank() != 3 || x.layout.rank() == 0 {
             return None;
         }
@@ -125,7 +125,7 @@ impl Bits {
             offset: self.offset(zero, middle),
         };
         let order = (!places.plain).then(|| places.order.clone());
-        BlockPanels::new(form, (self.rows, self.depth, places.depth), order, |row, to: Row<'_>| {
+        BlockPanels::new(form, self.rows, self.depth, places.depth, order, |row, to: Row<'_>| {
             for (to, k) in to.numbers.iter_mut().zip(&places.order) {
                 if let Some(k) = k {
                     *to = self.number(operands[0], row, *k as usize);

@@ -38,7 +38,7 @@ simd! {
     }
 }
 
-/// Rows of bytes in the order in which words hold their numbers.
+/// Rows of bytes in the order of the packed words.
 pub struct ByteFactors<'a> {
     /// Lines of as many bytes as there are places.
     pub lines: &'a [i8],
@@ -48,11 +48,22 @@ pub struct ByteFactors<'a> {
     pub totals: &'a [f32],
 }
 
-/// Writes the line, scales and sums of a row whose number `k` is `numbers[k]` times `scales[k / size]`.
+/// A quantised row: element `k` is `numbers[k] * scales[k / size]`.
+#[derive(Clone, Copy)]
+pub struct QuantizedRow<'a> {
+    pub numbers: &'a [i8],
+    pub scales: &'a [f32],
+    /// Elements of a group.
+    pub size: usize,
+}
+
+/// Writes the line, scales and sums of a quantised row.
 pub fn prepare(
     w: &BlockPanels,
-    (numbers, scales, size): (&[i8], &[f32], usize),
-    (line, by, totals): (&mut [i8], &mut [f32], &mut [f32]),
+    QuantizedRow { numbers, scales, size }: QuantizedRow<'_>,
+    line: &mut [i8],
+    by: &mut [f32],
+    totals: &mut [f32],
 ) {
     let group = w.form.group;
     for (g, line) in line.chunks_exact_mut(group).enumerate() {
@@ -116,7 +127,7 @@ simd! {
                 };
                 let (by, total) = (s.factors.scales[r * groups + g], s.factors.totals[r * groups + g]);
                 let group = group.map(|n| n as f32 * by);
-                add(form.offset, &mut sums, &group, (&scales(form, at), &offsets(form, at)), total);
+                add(form.offset, &mut sums, &group, &scales(form, at), &offsets(form, at), total);
             }
             *out = sums;
         }
@@ -326,7 +337,7 @@ mod tests {
 
     fn panels(form: Form, groups: usize) -> BlockPanels {
         let depth = groups * form.group;
-        BlockPanels::new(form, (13, depth, depth), None, |row, to: Row<'_>| {
+        BlockPanels::new(form, 13, depth, depth, None, |row, to: Row<'_>| {
             for (i, n) in to.numbers.iter_mut().enumerate() {
                 let drawn = (((i * 37 + row * 101) * 2654435761) >> 9) as u8;
                 *n = match (form.wide, i % 3 + row) {
@@ -371,7 +382,8 @@ mod tests {
                 let (mut line, mut scale, mut total) =
                     (vec![0; w.depth], vec![0.0; 3], vec![0.0; 3]);
                 let own = [0.5, 0.125 * r as f32, 3.0];
-                prepare(&w, (&numbers, &own, group), (&mut line, &mut scale, &mut total));
+                let row = QuantizedRow { numbers: &numbers, scales: &own, size: group };
+                prepare(&w, row, &mut line, &mut scale, &mut total);
                 lines.append(&mut line);
                 by.append(&mut scale);
                 totals.append(&mut total);

@@ -5,7 +5,7 @@ use super::panels::{BlockPanels, LANES};
 use super::row_starts;
 use crate::layout::odometer;
 use crate::pointwise::convert::int_at;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 use std::ops::Range;
@@ -48,18 +48,18 @@ struct Numbers {
 }
 
 /// Prepares the numbers of blocks of a format, row by row.
-pub fn make(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
-    let [w] = site.args else { return None };
+pub fn make(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
+    let [w] = spec.args else { return None };
     let starts = row_starts(&w.layout, format).filter(|_| w.dtype == DType::U8)?;
     let blocks = w.layout.shape[w.layout.rank() - 2];
     Some(Box::new(Numbers { format, starts, blocks }))
 }
 
-impl Launch for Numbers {
+impl Kernel for Numbers {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
@@ -83,17 +83,17 @@ struct ChosenRows {
 }
 
 /// Prepares the numbers of the rows that an index names, negative ones counted from the end.
-pub fn rows(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
-    let [w, _] = site.args else { return None };
+pub fn rows(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
+    let [w, _] = spec.args else { return None };
     let starts = row_starts(&w.layout, format).filter(|_| w.layout.rank() == 3)?;
     Some(Box::new(ChosenRows { format, starts, blocks: w.layout.shape[1] }))
 }
 
-impl Launch for ChosenRows {
+impl Kernel for ChosenRows {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (bytes, index, n) = (inputs[0].bytes, &inputs[1], self.starts.len() as i64);

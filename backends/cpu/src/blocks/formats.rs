@@ -46,7 +46,8 @@ impl Format {
     pub fn pack(
         &self,
         bytes: &[u8],
-        (rows, blocks): (usize, usize),
+        rows: usize,
+        blocks: usize,
         start: impl Fn(usize) -> usize,
     ) -> BlockPanels {
         let groups = self.numbers / self.form.group;
@@ -64,7 +65,7 @@ impl Format {
                 (self.unpack)(block, Row { numbers, scales, offsets });
             }
         };
-        let pack = |form| BlockPanels::new(form, (rows, numbers, numbers), None, fill);
+        let pack = |form| BlockPanels::new(form, rows, numbers, numbers, None, fill);
         let packed = pack(self.form);
         match packed.finite || !self.form.half {
             true => packed,
@@ -104,8 +105,8 @@ fn real(b: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
 }
 
-/// The lower halves of bytes, and then the upper ones.
-fn halves(bytes: &[u8], to: &mut [u8]) {
+/// The low nibbles of bytes, and then the high ones.
+fn nibbles(bytes: &[u8], to: &mut [u8]) {
     let (low, high) = to.split_at_mut(bytes.len());
     for ((low, high), b) in low.iter_mut().zip(high).zip(bytes) {
         (*low, *high) = (b & 15, b >> 4);
@@ -114,18 +115,18 @@ fn halves(bytes: &[u8], to: &mut [u8]) {
 
 fn q4_0(b: &[u8], to: Row<'_>) {
     to.scales[0] = real(b, 0);
-    halves(&b[2..], to.numbers);
+    nibbles(&b[2..], to.numbers);
 }
 
 fn q4_1(b: &[u8], to: Row<'_>) {
     (to.scales[0], to.offsets[0]) = (real(b, 0), real(b, 2));
-    halves(&b[4..], to.numbers);
+    nibbles(&b[4..], to.numbers);
 }
 
 /// Numbers of five bits less `less`: the uppermost bits, one after the other, stand before the others.
 fn fives(b: &[u8], less: u8, numbers: &mut [u8]) {
     let (bits, rest) = b.split_at(4);
-    halves(rest, numbers);
+    nibbles(rest, numbers);
     for (i, n) in numbers.iter_mut().enumerate() {
         *n = (*n | (bits[i / 8] >> (i % 8) & 1) << 4).wrapping_sub(less);
     }
@@ -161,7 +162,7 @@ fn sixes(b: &[u8], scales: &mut [f32], offsets: &mut [f32]) {
 fn q4_k(b: &[u8], to: Row<'_>) {
     sixes(b, to.scales, to.offsets);
     for (bytes, to) in b[16..].chunks_exact(32).zip(to.numbers.chunks_exact_mut(64)) {
-        halves(bytes, to);
+        nibbles(bytes, to);
     }
 }
 
@@ -169,7 +170,7 @@ fn q5_k(b: &[u8], to: Row<'_>) {
     sixes(b, to.scales, to.offsets);
     let (bits, rest) = b[16..].split_at(32);
     for (bytes, to) in rest.chunks_exact(32).zip(to.numbers.chunks_exact_mut(64)) {
-        halves(bytes, to);
+        nibbles(bytes, to);
     }
     for (i, n) in to.numbers.iter_mut().enumerate() {
         *n |= (bits[i % 32] >> (i / 32) & 1) << 4;
@@ -183,7 +184,7 @@ fn q6_k(b: &[u8], to: Row<'_>) {
     }
     let halves_of = low.chunks_exact(64).zip(to.numbers.chunks_exact_mut(128));
     for ((bytes, to), high) in halves_of.zip(high.chunks_exact(32)) {
-        halves(bytes, to);
+        nibbles(bytes, to);
         for (i, n) in to.iter_mut().enumerate() {
             *n = (*n | (high[i % 32] >> (i / 32 * 2) & 3) << 4).wrapping_sub(32);
         }

@@ -1,6 +1,6 @@
-//! Products with matrices of numbers of few bits, which are made real numbers on the way: the matrix is read as it is packed.
+//! Products with block-quantised weights (GGUF formats and n-bit groups), dequantised on the fly from packed words.
 //!
-//! A few rows take its words straight to sums; more rows multiply with tiles of real numbers that stay in the cache.
+//! Few rows accumulate straight from the words; more rows go through f32 tiles that stay in the cache.
 
 mod bits;
 mod bytes;
@@ -18,10 +18,10 @@ pub use decode::{make as numbers, rows as chosen_rows};
 pub use panels::BlockPanels;
 
 use super::gemm::pack::panels as right_panels;
-use super::gemm::{Finish, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
+use super::gemm::{GemmEpilogue, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
 use super::layout::{Layout, odometer};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite};
+use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use super::runtime::threads::SharedSlice;
 use super::runtime::weight_cache::Pack;
 use formats::Format;
@@ -36,7 +36,7 @@ const FEW_ROWS: usize = 8;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 16;
 
-/// Packs the operands of a launch, the first one aside, from their memory.
+/// Packs a kernel's operands but the first.
 type Packer = Box<dyn Fn(&[&[u8]]) -> BlockPanels + Send + Sync>;
 
 /// Writes the products of some rows with a panel, by its number: [`LANES`] for each row.
@@ -58,34 +58,34 @@ struct BlockProduct {
 /// Numbers of a group of rows that are rounded, where the matrix is in blocks of a format.
 const ROUNDED: usize = 32;
 
-/// Prepares the product with a matrix in blocks of a format.
-pub fn product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
-    product_with(site, format, None)
+/// Specialises the product with a matrix in blocks of a format.
+pub fn product(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
+    product_with(spec, format, None)
 }
 
-/// Prepares the same with rounded rows.
-pub fn rounded_product(site: &LaunchSite<'_>, format: &'static Format) -> Option<Box<dyn Launch>> {
-    product_with(site, format, Some(ROUNDED))
+/// The same with dynamically quantised rows.
+pub fn rounded_product(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
+    product_with(spec, format, Some(ROUNDED))
 }
 
 fn product_with(
-    site: &LaunchSite<'_>,
+    spec: &KernelSpec<'_>,
     format: &'static Format,
     rounded: Option<usize>,
-) -> Option<Box<dyn Launch>> {
-    let [x, w] = site.args else { return None };
+) -> Option<Box<dyn Kernel>> {
+    let [x, w] = spec.args else { return None };
     if x.dtype != DType::F32 || w.dtype != DType::U8 {
         return None;
     }
     let pack = packer(&w.layout, format)?;
-    BlockProduct::make(site, (w.layout.shape[0], 0), pack, rounded)
+    BlockProduct::make(spec, w.layout.shape[0], 0, pack, rounded)
 }
 
 /// What packs a matrix that lies so; `None` unless the blocks of each row lie one after the other.
 fn packer(w: &Layout, format: &'static Format) -> Option<Packer> {
     let &[n, blocks, _] = w.shape.as_slice() else { return None };
     let start = row_starts(w, format)?;
-    Some(Box::new(move |operands| format.pack(operands[0], (n, blocks), |r| start[r])))
+    Some(Box::new(move |operands| format.pack(operands[0], n, blocks, |r| start[r])))
 }
 
 /// Where each row of blocks begins, over all axes before the last two.
@@ -105,32 +105,33 @@ impl BlockProduct {
     /// The product of the first operand with what `pack` makes of the others, a matrix of `n` rows whose operands hold numbers of so many bits,
     /// or of a format.
     fn make(
-        site: &LaunchSite<'_>,
-        (n, bits): (usize, usize),
+        spec: &KernelSpec<'_>,
+        n: usize,
+        bits: usize,
         pack: Packer,
         rounded: Option<usize>,
-    ) -> Option<Box<dyn Launch>> {
-        let x = &site.args.first()?.layout;
+    ) -> Option<Box<dyn Kernel>> {
+        let x = &spec.args.first()?.layout;
         let rank = x.rank().checked_sub(1)?;
         let mut starts = vec![];
         odometer(&x.shape[..rank], [&x.strides[..rank]], [x.offset], |[at]| starts.push(at));
         let sizes = GemmSizes { m: starts.len(), n, k: x.shape[rank] };
-        let operands = site.args[1..].iter();
+        let operands = spec.args[1..].iter();
         let constants: Option<Vec<_>> =
             operands.map(|a| Some((a.constant.as_ref()?, &a.layout))).collect();
         let packed = constants.map(|constants| {
             let bytes: Vec<&[u8]> = constants.iter().map(|c| &c.0.bytes()[..]).collect();
-            site.packs.blocks(&constants, [sizes.k, bits], &|| pack(&bytes))
+            spec.weights.blocks(&constants, [sizes.k, bits], &|| pack(&bytes))
         });
         Some(Box::new(BlockProduct { sizes, starts, step: x.strides[rank], packed, pack, rounded }))
     }
 }
 
-impl Launch for BlockProduct {
+impl Kernel for BlockProduct {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
@@ -148,7 +149,7 @@ impl Launch for BlockProduct {
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (m, n), &block);
+        let finish = GemmEpilogue::new(cx, m, n, &block);
         let x = inputs[0].typed();
         match self.rounded {
             Some(size) => self.rounded_rows(cx, x, w, size, out, &finish),
@@ -199,7 +200,7 @@ impl BlockProduct {
         x: &[f32],
         w: &BlockPanels,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
     ) {
         let (m, depth, groups) = (self.sizes.m, w.depth, w.groups());
         with_scratch::<f32, 2, _>([m * depth, m * groups], |[lines, sums]| {
@@ -228,7 +229,7 @@ impl BlockProduct {
         cx: &Context<'_>,
         w: &BlockPanels,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
         products: ProductsOfPanel<'_>,
         element: &(dyn Fn(usize, usize) -> f32 + Sync),
     ) {
@@ -270,7 +271,7 @@ impl BlockProduct {
         x: &[f32],
         w: &BlockPanels,
         out: &mut [f32],
-        finish: Finish<'_>,
+        finish: GemmEpilogue<'_>,
     ) {
         let GemmSizes { m, n, k } = self.sizes;
         let depth = w.depth;

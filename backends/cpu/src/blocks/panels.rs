@@ -103,7 +103,9 @@ impl BlockPanels {
     /// The matrix of rows of so many numbers at so many places, which `fill` writes: zeros at first.
     pub fn new(
         form: Form,
-        (rows, numbers, depth): (usize, usize, usize),
+        rows: usize,
+        numbers: usize,
+        depth: usize,
         order: Option<Vec<Option<u32>>>,
         mut fill: impl FnMut(usize, Row<'_>),
     ) -> BlockPanels {
@@ -124,7 +126,7 @@ impl BlockPanels {
             let panel = &mut all[row / LANES * size..][..size];
             let groups = panel.chunks_exact_mut(form.words()).zip(stored.chunks_exact(form.group));
             for ((group, numbers), (&s, &o)) in groups.zip(scales.iter().zip(&offsets)) {
-                put(form, group, row % LANES, (numbers, s, o));
+                put(form, group, row % LANES, numbers, s, o);
             }
         }
         BlockPanels { form, rows, numbers, depth, order, finite, words }
@@ -206,7 +208,7 @@ fn number<const BITS: usize>(data: &[u32], at: usize) -> [f32; LANES] {
 }
 
 /// Writes the group of one row.
-fn put(form: Form, group: &mut [u32], lane: usize, (numbers, scale, offset): (&[u8], f32, f32)) {
+fn put(form: Form, group: &mut [u32], lane: usize, numbers: &[u8], scale: f32, offset: f32) {
     let (half_at, half_by) = (lane % (LANES / 2), lane / (LANES / 2) * 16);
     let half = |v: f32| u32::from(half::f16::from_f32(v).to_bits()) << half_by;
     let (head, data) = group.split_at_mut(form.head());

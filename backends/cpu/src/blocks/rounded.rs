@@ -1,22 +1,22 @@
-//! Products of rows that are rounded, group by group, to multiples of a scale of their own.
+//! Products with dynamically quantised activations: rows are rounded to int8, with a scale per group.
 
 use super::BlockProduct;
-use super::bytes::{ByteFactors, ByteStrip, TOGETHER, prepare, round_group, strip};
+use super::bytes::{ByteFactors, ByteStrip, QuantizedRow, TOGETHER, prepare, round_group, strip};
 use super::panels::BlockPanels;
-use crate::gemm::{Finish, GemmSizes};
+use crate::gemm::{GemmEpilogue, GemmSizes};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::Context;
+use crate::runtime::kernel::Context;
 use std::ops::Range;
 
-/// Rounded rows: numbers in their order, and the scale of each group of `size` of them.
-struct Rounded<'a> {
+/// Quantised rows: numbers, and the scale of each group of `size` of them.
+struct QuantizedRows<'a> {
     numbers: &'a [i8],
     scales: &'a [f32],
     depth: usize,
     size: usize,
 }
 
-impl Rounded<'_> {
+impl QuantizedRows<'_> {
     fn row(&self, r: usize) -> (&[i8], &[f32]) {
         let groups = self.depth.div_ceil(self.size);
         (&self.numbers[r * self.depth..][..self.depth], &self.scales[r * groups..][..groups])
@@ -37,7 +37,7 @@ impl BlockProduct {
         w: &BlockPanels,
         size: usize,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
     ) {
         let GemmSizes { m, k, .. } = self.sizes;
         let (depth, groups, own) = (w.depth, w.groups(), k.div_ceil(size));
@@ -55,15 +55,14 @@ impl BlockProduct {
                             *scale = round_group(x, to);
                         }
                     }
-                    let rounded = Rounded { numbers, scales: own_scales, depth: k, size };
+                    let rounded = QuantizedRows { numbers, scales: own_scales, depth: k, size };
                     for r in 0..m {
                         let (numbers, own) = rounded.row(r);
                         let line = &mut lines[r * depth..][..depth];
-                        let scaled = (
-                            &mut scales[r * groups..][..groups],
-                            &mut totals[r * groups..][..groups],
-                        );
-                        prepare(w, (numbers, own, size), (line, scaled.0, scaled.1));
+                        let scales = &mut scales[r * groups..][..groups];
+                        let totals = &mut totals[r * groups..][..groups];
+                        let row = QuantizedRow { numbers, scales: own, size };
+                        prepare(w, row, line, scales, totals);
                     }
                     let products = |panel: usize, r: Range<usize>, results: &mut [f32]| {
                         let of_groups = r.start * groups..r.end * groups;

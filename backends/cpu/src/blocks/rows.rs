@@ -123,7 +123,7 @@ fn sums_of<const BITS: usize, const M: usize>(s: &Strip<'_>, out: &mut [f32]) {
             for i in 0..LANES {
                 even[r][i] += odd[r][i];
             }
-            add(form.offset, &mut sums[r], &even[r], (&by, &o), totals[r][g]);
+            add(form.offset, &mut sums[r], &even[r], &by, &o, totals[r][g]);
         }
     }
     for r in 0..M {
@@ -137,7 +137,8 @@ pub fn add(
     offset: Offset,
     sums: &mut [f32; LANES],
     group: &[f32; LANES],
-    (by, o): (&[f32; LANES], &[f32; LANES]),
+    by: &[f32; LANES],
+    o: &[f32; LANES],
     total: f32,
 ) {
     match offset {

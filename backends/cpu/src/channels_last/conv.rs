@@ -1,4 +1,4 @@
-//! Convolution of images with their channels last: tiles of positions by output channels, whose rows are read through pointers.
+//! Direct convolution, channels last: tiles of positions by output channels, whose rows are read through pointers.
 
 use super::Channels;
 use super::depthwise::{Depthwise, Filters, of_a_vector};
@@ -7,13 +7,15 @@ use super::product::{self, Pointwise};
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::gemm::pack::{panel_rows, wide_rows};
-use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters, cut, finish_block, share};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::{SharedSlice, Threads};
 use crate::runtime::weight_cache::Pack;
 use mlc_dsl::ir::DType;
-use mlc_vector::tile::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
+use mlc_vector::tile::{
+    self, PanelRows, Piece, PointerPanel, StridedPanels, TileOutput, VectorSpan, shape,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -44,14 +46,14 @@ struct Filtered {
 }
 
 /// Prepares a convolution.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [_, w] = site.args else { return None };
-    if site.same_dtype()? != DType::F32 || !w.layout.is_dense() {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [_, w] = spec.args else { return None };
+    if spec.same_dtype()? != DType::F32 || !w.layout.is_dense() {
         return None;
     }
     let filters = w.layout.shape.as_slice();
-    let group = usize::try_from(site.int(4)?).ok()?;
-    let windows = Windows::of(site, &filters[2..], [0, 1, 3])?;
+    let group = usize::try_from(spec.int(4)?).ok()?;
+    let windows = Windows::of(spec, &filters[2..], [0, 1, 3])?;
     let (o, q, w_at) = (filters[0], filters[1], w.layout.offset);
     let taps = windows.taps();
     let channels = Channels { groups: group, q, o: o.checked_div(group)? };
@@ -59,31 +61,33 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, each)
         && winograd::fits(
-            &bytemuck::cast_slice(site.packs.aligned(t).bytes())[w_at..][..each.len()],
+            &bytemuck::cast_slice(spec.weights.aligned(t).bytes())[w_at..][..each.len()],
         )
     {
-        let points = site.packs.points(t, w_at, each, tiles.0);
-        return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
+        let (size, tiles) = tiles;
+        let points = spec.weights.points(t, w_at, each, size);
+        return Some(Box::new(Winograd::new(windows, size, tiles, each, w_at, points)));
     }
     if group != 1
         && let Some(groups) = of_a_vector(channels)
     {
         let filters = match &w.constant {
-            Some(t) => Filters::Packed(site.packs.filters(t, w_at, (o, q, taps))),
+            Some(t) => Filters::Packed(spec.weights.filters(t, w_at, FilterShape { o, q, taps })),
             None => Filters::Given(w_at),
         };
         return Some(Box::new(Depthwise::new(windows, channels, groups, filters)));
     }
     if group != 1 {
-        return Some(grouped::make(site, windows, channels));
+        return Some(grouped::make(spec, windows, channels));
     }
     if let Some(t) = &w.constant
-        && product::pays(&windows, (o, q), panel_rows(windows.len()))
+        && product::pays(&windows, o, q, panel_rows(windows.len()))
     {
-        return Some(Box::new(Pointwise::new(windows, (o, q), (t, w_at), site.packs)));
+        return Some(Box::new(Pointwise::new(windows, o, q, t, w_at, spec.weights)));
     }
-    let packed = w.constant.as_ref().map(|t| site.packs.filters(t, w_at, (o, q, taps)));
-    Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))
+    let packed =
+        w.constant.as_ref().map(|t| spec.weights.filters(t, w_at, FilterShape { o, q, taps }));
+    Some(Box::new(Filtered { conv: Conv::new(windows, q, o), w_at, packed }))
 }
 
 /// Bytes of filters that stay in the second-level cache while tiles go by.
@@ -95,11 +99,11 @@ const LONG: usize = 8;
 /// Operations that a task should at least have.
 const GRAIN: usize = 1 << 20;
 
-impl Launch for Filtered {
+impl Kernel for Filtered {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
@@ -112,12 +116,15 @@ impl Launch for Filtered {
         let filters: &PackedFilters = match &self.packed {
             Some(packed) => packed,
             None => {
-                own = PackedFilters::new(&w[self.w_at..], (*o, *q, windows.taps()));
+                own = PackedFilters::new(
+                    &w[self.w_at..],
+                    FilterShape { o: *o, q: *q, taps: windows.taps() },
+                );
                 &own
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (windows.len(), *o), &block);
+        let finish = GemmEpilogue::new(cx, windows.len(), *o, &block);
         self.conv.compute(cx.threads, x, filters, out, &finish);
         Ok(())
     }
@@ -133,7 +140,7 @@ impl Launch for Filtered {
 
 impl Conv {
     /// A convolution of `q` to `o` channels.
-    pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
+    pub fn new(windows: Windows, q: usize, o: usize) -> Conv {
         // Filters of several panels should stay in the cache as well as those of one.
         let strip = tile::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
         let (rows, at_once) = match strip <= KEPT {
@@ -158,7 +165,7 @@ impl Conv {
         x: &[f32],
         filters: &PackedFilters,
         out: &mut [f32],
-        finish: &Finish<'_>,
+        finish: &GemmEpilogue<'_>,
     ) {
         assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
         let out = SharedSlice::new(out);
@@ -233,8 +240,14 @@ impl Conv {
             for channels in self.strips(&panels) {
                 let ahead = self.ahead(job, &channels, &panels, i, blocks);
                 let piece = self.windows.straight(job.x, positions.start);
-                let rows = Even { pieces: &[piece], length: self.q };
-                self.tiles(job, &positions, &channels, (TileRows::Even(rows), 0), ahead);
+                let rows = StridedPanels { pieces: &[piece], length: self.q };
+                self.tiles(
+                    job,
+                    &positions,
+                    &channels,
+                    TapRows { rows: TileRows::Strided(rows), tap: 0 },
+                    ahead,
+                );
             }
             self.finish(job, positions, &panels);
         }
@@ -252,7 +265,7 @@ impl Conv {
 
     /// Applies what follows to finished positions where it was not applied to tiles.
     fn finish(&self, job: &Job<'_>, positions: Range<usize>, panels: &Range<usize>) {
-        let Finish::Block(f) = job.finish else { return };
+        let GemmEpilogue::Block(f) = job.finish else { return };
         finish_block(0, self.o, &positions, &self.channels(panels), job.out, f);
     }
 
@@ -308,27 +321,31 @@ impl Conv {
         positions: &Range<usize>,
         pointers: &'a mut [*const f32],
         pieces: &'a mut [Piece],
-    ) -> (TileRows<'a>, usize) {
-        let (taps, rows) = (self.taps(job, positions), (positions.start, positions.len()));
-        if let Some(pieces) = self.windows.even(job.x, &self.zeros, rows, self.join, pieces) {
+    ) -> TapRows<'a> {
+        let (taps, first, count) = (self.taps(job, positions), positions.start, positions.len());
+        if let Some(pieces) =
+            self.windows.strided_pieces(job.x, &self.zeros, first, count, self.join, pieces)
+        {
             let pieces = &pieces[taps.start / self.join..taps.end / self.join];
-            return (TileRows::Even(Even { pieces, length: self.q * self.join }), taps.start);
+            let rows = StridedPanels { pieces, length: self.q * self.join };
+            return TapRows { rows: TileRows::Strided(rows), tap: taps.start };
         }
-        let join = self.windows.point(job.x, &self.zeros, rows, self.join, pointers);
+        let join = self.windows.pointers(job.x, &self.zeros, first, count, self.join, pointers);
         let of_tap = |tap: usize| tap / join * positions.len();
         let rows = &pointers[of_tap(taps.start)..of_tap(taps.end)];
-        (TileRows::Any(Pointed { rows, length: self.q * join }), taps.start)
+        let rows = TileRows::Pointers(PointerPanel { rows, length: self.q * join });
+        TapRows { rows, tap: taps.start }
     }
 
-    fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [Part]) -> Target<'t> {
-        Target {
+    fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [VectorSpan]) -> TileOutput<'t> {
+        TileOutput {
             out: job.out.at(0),
             len: job.out.len(),
             parts,
             stride: self.o,
             row,
             add: false,
-            chain: job.finish.chain(true),
+            epilogue: job.finish.of_tiles(true),
         }
     }
 
@@ -338,30 +355,30 @@ impl Conv {
         job: &Job<'_>,
         positions: &Range<usize>,
         channels: &Range<usize>,
-        (rows, tap): (TileRows<'_>, usize),
+        TapRows { rows, tap }: TapRows<'_>,
         ahead: &[f32],
     ) {
         let depth = self.q * self.windows.taps();
         let (column, wide) = (channels.start, channels.len());
         let vectors = tile::vectors(wide);
         let panels = job.filters.block(column, 0..depth);
-        let filters = PanelLines { panels, depth, first: tap * self.q };
+        let filters = PanelRows { panels, depth, first: tap * self.q };
         let parts = |first: usize| tile::parts(first * self.o + column, column, wide);
         // SAFETY: every row is of positions of the image or of the zeros, with all channels behind it (`run` checks the image's length);
         // tiles do not overlap.
         unsafe {
             match rows {
-                TileRows::Any(a) => {
+                TileRows::Pointers(a) => {
                     let parts = parts(positions.start);
                     let target = self.target(job, positions.start, &parts[..vectors]);
-                    tile::pointed(positions.len(), a, filters, ahead, &target);
+                    tile::pointer_tile(positions.len(), a, filters, ahead, &target);
                 }
-                TileRows::Even(a) => {
+                TileRows::Strided(a) => {
                     let (count, rest) = (positions.len() / self.rows, positions.len() % self.rows);
                     if count > 0 {
                         let parts = parts(positions.start);
                         let target = self.target(job, positions.start, &parts[..vectors]);
-                        tile::even((count, self.rows), a, filters, ahead, &target);
+                        tile::strided_tiles(count, self.rows, a, filters, ahead, &target);
                     }
                     if rest > 0 {
                         let done = count * self.rows;
@@ -371,7 +388,14 @@ impl Conv {
                         let pieces = if count > 0 { &later[..] } else { a.pieces };
                         let parts = parts(positions.start + done);
                         let target = self.target(job, positions.start + done, &parts[..vectors]);
-                        tile::even((1, rest), Even { pieces, ..a }, filters, ahead, &target);
+                        tile::strided_tiles(
+                            1,
+                            rest,
+                            StridedPanels { pieces, ..a },
+                            filters,
+                            ahead,
+                            &target,
+                        );
                     }
                 }
             }
@@ -384,14 +408,21 @@ struct Job<'a> {
     x: &'a [f32],
     filters: &'a PackedFilters,
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
+}
+
+/// The rows of a tile, and the first tap that they read.
+#[derive(Clone, Copy)]
+struct TapRows<'a> {
+    rows: TileRows<'a>,
+    tap: usize,
 }
 
 /// The rows of a tile, or of several at equal distances.
 #[derive(Clone, Copy)]
 enum TileRows<'a> {
-    Even(Even<'a>),
-    Any(Pointed<'a>),
+    Strided(StridedPanels<'a>),
+    Pointers(PointerPanel<'a>),
 }
 
 /// Elements of the image that stay in the first-level cache while panels go by.

@@ -1,40 +1,40 @@
-//! Copies of images whose channels change places.
+//! Transposes between channels first and channels last.
 
 use crate::gemm::pack::transpose_into;
 use crate::pointwise::fused::Copy;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 
 /// Channels to the end.
-pub const LAST: Maker = |site| {
-    let shape = &site.args.first()?.layout.shape;
+pub const LAST: KernelFactory = |spec| {
+    let shape = &spec.args.first()?.layout.shape;
     let positions = shape[2..].iter().product();
-    floats(site, Turn { batch: shape[0], channels: shape[1], positions, to: Place::Last })
-        .or_else(|| copy(site, |rank| [0].into_iter().chain(2..rank).chain([1]).collect()))
+    floats(spec, Turn { batch: shape[0], channels: shape[1], positions, to: Place::Last })
+        .or_else(|| copy(spec, |rank| [0].into_iter().chain(2..rank).chain([1]).collect()))
 };
 /// Channels from the end to their place.
-pub const FIRST: Maker = |site| {
-    let shape = &site.args.first()?.layout.shape;
+pub const FIRST: KernelFactory = |spec| {
+    let shape = &spec.args.first()?.layout.shape;
     let (channels, spatial) = shape[1..].split_last()?;
     let positions = spatial.iter().product();
-    floats(site, Turn { batch: shape[0], channels: *channels, positions, to: Place::First })
-        .or_else(|| copy(site, |rank| [0, rank - 1].into_iter().chain(1..rank - 1).collect()))
+    floats(spec, Turn { batch: shape[0], channels: *channels, positions, to: Place::First })
+        .or_else(|| copy(spec, |rank| [0, rank - 1].into_iter().chain(1..rank - 1).collect()))
 };
 
 /// A copy of any layout and element type.
-fn copy(site: &LaunchSite<'_>, perm: fn(usize) -> Vec<usize>) -> Option<Box<dyn Launch>> {
-    let x = site.args.first()?;
+fn copy(spec: &KernelSpec<'_>, perm: fn(usize) -> Vec<usize>) -> Option<Box<dyn Kernel>> {
+    let x = spec.args.first()?;
     let seen = x.layout.transpose(&perm(x.layout.rank()))?;
     Some(Box::new(Copy::new(x.dtype, &seen)?))
 }
 
 /// A copy of dense floats.
-fn floats(site: &LaunchSite<'_>, turn: Turn) -> Option<Box<dyn Launch>> {
-    let x = site.args.first()?;
+fn floats(spec: &KernelSpec<'_>, turn: Turn) -> Option<Box<dyn Kernel>> {
+    let x = spec.args.first()?;
     let fits = x.dtype == DType::F32 && x.layout.is_dense();
-    fits.then(|| Box::new(Floats { turn, at: x.layout.offset }) as Box<dyn Launch>)
+    fits.then(|| Box::new(Floats { turn, at: x.layout.offset }) as Box<dyn Kernel>)
 }
 
 /// Where channels go.
@@ -63,11 +63,11 @@ const GRAIN: usize = 1 << 16;
 /// Channels that are fewer than the elements of a vector.
 const FEW: usize = 4;
 
-impl Launch for Floats {
+impl Kernel for Floats {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let Turn { batch, channels, positions, to } = &self.turn;

@@ -1,14 +1,14 @@
-//! Convolution of every channel by itself, or of groups of channels, channels last: a vector of channels after the other, a line of results at
-//! a time, from where the image lies. A sum over windows is one whose filters are ones.
+//! Depthwise and small-group convolution, channels last: one vector of channels after the other, a row of results at a time, reading the image in
+//! place. Sum pooling is a convolution with ones.
 
 use super::Channels;
 use super::windows::Windows;
-use crate::gemm::{Finish, PackedFilters};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
-use mlc_vector::tile::{self, Groups, Target, WindowLine, WindowRows, shape};
+use mlc_vector::tile::{self, Groups, TileOutput, WindowLine, WindowRows, shape};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -53,7 +53,10 @@ impl Depthwise {
     /// Sums of windows.
     pub fn sums(windows: Windows, channels: usize) -> Depthwise {
         let taps = windows.taps();
-        let ones = PackedFilters::new(&vec![1.0; channels * taps], (channels, 1, taps));
+        let ones = PackedFilters::new(
+            &vec![1.0; channels * taps],
+            FilterShape { o: channels, q: 1, taps },
+        );
         let channels = Channels { groups: channels, q: 1, o: 1 };
         Depthwise::new(windows, channels, Groups::Whole, Filters::Ones(ones))
     }
@@ -87,14 +90,14 @@ impl Depthwise {
                 weights: &panel[v * lanes..],
                 apart: vectors * lanes,
             };
-            let target = Target {
+            let target = TileOutput {
                 out: job.out.at(0),
                 len: job.out.len(),
                 parts: &parts[v..=v],
                 stride: channels,
                 row,
                 add: false,
-                chain: job.finish.chain(true),
+                epilogue: job.finish.of_tiles(true),
             };
             // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
             unsafe { tile::window_rows(&a, &target) };
@@ -123,14 +126,14 @@ const BAND: usize = 512 << 10;
 struct Job<'a> {
     filters: &'a PackedFilters,
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();
@@ -147,12 +150,12 @@ impl Launch for Depthwise {
             Filters::Ones(ones) => ones,
             Filters::Given(at) => {
                 let all: &[f32] = &inputs[1].typed()[*at..];
-                own = PackedFilters::new(all, (channels, q, taps));
+                own = PackedFilters::new(all, FilterShape { o: channels, q, taps });
                 &own
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), channels), &block);
+        let finish = GemmEpilogue::new(cx, self.windows.len(), channels, &block);
         let shared = SharedSlice::new(out);
         let job = Job { filters, out: &shared, finish: &finish };
         let (band, high) = (self.band(cx.threads.count()), self.windows.high());
@@ -178,7 +181,7 @@ impl Launch for Depthwise {
                 }
             });
         });
-        if let Finish::Block(f) = finish {
+        if let GemmEpilogue::Block(f) = finish {
             // Whole rows: the epilogue is not bound to the channels of a block.
             cx.threads.chunks(out, channels, GRAIN, f);
         }

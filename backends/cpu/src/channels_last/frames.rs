@@ -1,5 +1,4 @@
-//! Copies of a few channels of a part of an image, with what windows read outside of it: the channels of a group are far apart in an image
-//! with its channels last, where few places of the first-level cache would hold them.
+//! Padded copies of a group's channels: in an image with channels last they are so far apart that they would alias in the first-level cache.
 
 use super::windows::Windows;
 use mlc_vector::tile::Piece;

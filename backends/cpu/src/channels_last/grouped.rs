@@ -1,17 +1,16 @@
-//! Convolution whose channels are cut into groups that vectors do not take as they lie, channels last: tiles are those of one group, and read
-//! a copy of its channels.
+//! Grouped convolution, channels last, of groups that do not fill vectors: tiles of one group over a padded copy of its channels.
 
 use super::Channels;
 use super::conv::as_pieces;
 use super::frames::{Frames, Part};
 use super::windows::Windows;
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters, cut, finish_block, share};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
-use mlc_vector::tile::{self, Even, PanelLines, Piece, Target};
+use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,13 +31,14 @@ struct Grouped {
 const GRAIN: usize = 1 << 20;
 
 /// Prepares a convolution.
-pub fn make(site: &LaunchSite<'_>, windows: Windows, channels: Channels) -> Box<dyn Launch> {
-    let w = &site.args[1];
+pub fn make(spec: &KernelSpec<'_>, windows: Windows, channels: Channels) -> Box<dyn Kernel> {
+    let w = &spec.args[1];
     let (Channels { groups, q, o }, taps) = (channels, windows.taps());
     let (w_at, each) = (w.layout.offset, o * q * taps);
     let packed = match &w.constant {
         Some(t) if each > 0 => {
-            let of = |g: usize| site.packs.filters(t, w_at + g * each, (o, q, taps));
+            let of =
+                |g: usize| spec.weights.filters(t, w_at + g * each, FilterShape { o, q, taps });
             (0..groups).map(of).collect()
         }
         _ => vec![],
@@ -48,11 +48,11 @@ pub fn make(site: &LaunchSite<'_>, windows: Windows, channels: Channels) -> Box<
     Box::new(Grouped { windows, channels, frames, w_at, packed, rows })
 }
 
-impl Launch for Grouped {
+impl Kernel for Grouped {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
@@ -66,13 +66,18 @@ impl Launch for Grouped {
         let own: Vec<PackedFilters> = match self.packed.is_empty() {
             false => vec![],
             true => (0..groups)
-                .map(|g| PackedFilters::new(&w[self.w_at + g * o * q * taps..], (o, q, taps)))
+                .map(|g| {
+                    PackedFilters::new(
+                        &w[self.w_at + g * o * q * taps..],
+                        FilterShape { o, q, taps },
+                    )
+                })
                 .collect(),
         };
         let packed = self.packed.iter().map(|p| &***p);
         let filters: Vec<&PackedFilters> = own.iter().chain(packed).collect();
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), self.channels.written()), &block);
+        let finish = GemmEpilogue::new(cx, self.windows.len(), self.channels.written(), &block);
         let out = SharedSlice::new(out);
         let job = Job { x, filters: &filters, out: &out, finish: &finish };
         let parts = self.frames.count(&self.windows);
@@ -112,10 +117,10 @@ impl Grouped {
                             let first = part.first + line * self.windows.wide();
                             let ahead = share(of_group, line, part.lines);
                             let positions = first..first + part.columns;
-                            self.line(job, g, positions, (pieces, length), ahead);
+                            self.line(job, g, positions, pieces, length, ahead);
                         }
                     }
-                    let Finish::Block(f) = job.finish else { continue };
+                    let GemmEpilogue::Block(f) = job.finish else { continue };
                     let channels = groups.start * o..groups.end * o;
                     for line in 0..part.lines {
                         let first = part.first + line * self.windows.wide();
@@ -145,7 +150,8 @@ impl Grouped {
         job: &Job<'_>,
         g: usize,
         positions: Range<usize>,
-        (pieces, length): (&mut [Piece], usize),
+        pieces: &mut [Piece],
+        length: usize,
         ahead: &[f32],
     ) {
         let depth = pieces.len() * length;
@@ -153,11 +159,11 @@ impl Grouped {
         tile::each_height(positions.len(), self.rows, |r, count, rows| {
             pieces.iter_mut().for_each(|p| p.first = p.first.wrapping_add(r * p.step));
             for columns in tile::strips(0..o, at_once) {
-                let panel = PanelLines::all(job.filters[g].block(columns.start, 0..depth), depth);
-                let (column, a) = (g * o + columns.start, Even { pieces, length });
+                let panel = PanelRows::all(job.filters[g].block(columns.start, 0..depth), depth);
+                let (column, a) = (g * o + columns.start, StridedPanels { pieces, length });
                 self.target(job, positions.start + r, column, columns.len(), |target| {
                     // SAFETY: the frame holds the windows of all positions; those of different tasks do not overlap.
-                    unsafe { tile::even((count, rows), a, panel, ahead, target) };
+                    unsafe { tile::strided_tiles(count, rows, a, panel, ahead, target) };
                 });
             }
         });
@@ -170,19 +176,19 @@ impl Grouped {
         row: usize,
         column: usize,
         wide: usize,
-        f: impl FnOnce(&Target<'_>),
+        f: impl FnOnce(&TileOutput<'_>),
     ) {
         let all = self.channels.written();
         let parts = tile::parts(row * all + column, column, wide);
         let vectors = tile::vectors(wide);
-        f(&Target {
+        f(&TileOutput {
             out: job.out.at(0),
             len: job.out.len(),
             parts: &parts[..vectors],
             stride: all,
             row,
             add: false,
-            chain: job.finish.chain(true),
+            epilogue: job.finish.of_tiles(true),
         });
     }
 }
@@ -193,5 +199,5 @@ struct Job<'a> {
     /// Of every group.
     filters: &'a [&'a PackedFilters],
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
 }

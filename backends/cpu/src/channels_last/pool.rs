@@ -1,10 +1,10 @@
-//! Pooling of images with their channels last.
+//! Pooling, channels last.
 
 use super::conv::as_pointers;
 use super::depthwise::Depthwise;
 use super::windows::Windows;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
@@ -12,27 +12,27 @@ use mlc_vector::math::maximum;
 use mlc_vector::simd;
 
 /// Largest element of each window.
-pub const MAX: Maker = |site| {
-    let (windows, channels) = windows(site)?;
+pub const MAX: KernelFactory = |spec| {
+    let (windows, channels) = windows(spec)?;
     let outside = vec![f32::NEG_INFINITY; channels];
-    Some(Box::new(Maxima { windows, outside }))
+    Some(Box::new(MaxPool { windows, outside }))
 };
 /// Sum of each window.
-pub const SUM: Maker = |site| {
-    let (windows, channels) = windows(site)?;
+pub const SUM: KernelFactory = |spec| {
+    let (windows, channels) = windows(spec)?;
     Some(Box::new(Depthwise::sums(windows, channels)))
 };
 
-fn windows(site: &LaunchSite<'_>) -> Option<(Windows, usize)> {
-    if site.same_dtype()? != DType::F32 {
+fn windows(spec: &KernelSpec<'_>) -> Option<(Windows, usize)> {
+    if spec.same_dtype()? != DType::F32 {
         return None;
     }
-    let windows = Windows::of(site, &site.sizes(0)?, [1, 2, 4])?;
-    Some((windows, *site.outputs[0].1.last()?))
+    let windows = Windows::of(spec, &spec.sizes(0)?, [1, 2, 4])?;
+    Some((windows, *spec.outputs[0].1.last()?))
 }
 
 /// The largest elements of windows.
-struct Maxima {
+struct MaxPool {
     windows: Windows,
     /// What windows read outside of the image.
     outside: Vec<f32>,
@@ -41,11 +41,11 @@ struct Maxima {
 /// Comparisons that a task should at least have.
 const GRAIN: usize = 1 << 17;
 
-impl Launch for Maxima {
+impl Kernel for MaxPool {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();
@@ -53,8 +53,8 @@ impl Launch for Maxima {
         if out.is_empty() {
             return Ok(());
         }
-        let Maxima { windows, outside } = self;
-        each_window(cx.threads, windows, (x, outside), GRAIN, out, maxima);
+        let MaxPool { windows, outside } = self;
+        each_window(cx.threads, windows, x, outside, GRAIN, out, maxima);
         Ok(())
     }
 }
@@ -64,7 +64,8 @@ impl Launch for Maxima {
 pub fn each_window<T: Send + Sync>(
     threads: &Threads,
     windows: &Windows,
-    (x, outside): (&[T], &[T]),
+    x: &[T],
+    outside: &[T],
     grain: usize,
     out: &mut [T],
     f: impl Fn(&[*const T], &mut [T]) + Sync,
@@ -78,7 +79,7 @@ pub fn each_window<T: Send + Sync>(
         with_scratch::<usize, 1, _>([taps], |[pointers]| {
             let pointers = as_pointers(&mut pointers[..taps]);
             for p in positions * t / tasks..positions * (t + 1) / tasks {
-                windows.point(x, outside, (p, 1), 1, pointers);
+                windows.pointers(x, outside, p, 1, 1, pointers);
                 // SAFETY: positions of different tasks do not overlap.
                 f(pointers, unsafe { out.part(p * channels, channels) });
             }

@@ -1,15 +1,15 @@
-//! Convolutions of one tap over many channels as products of packed panels. Tiles that read positions where they lie have rows that are
-//! multiples of a page apart if there are many channels, which few places of the first-level cache hold, and read all filters again.
+//! Pointwise convolutions over many channels as GEMM. Direct tiles would have rows at multiples of a page, which alias in the first-level
+//! cache, and would read all filters again.
 
 use super::conv::BLOCK;
 use super::windows::Windows;
-use crate::gemm::{Finish, GemmSizes, Left, PackedRight, Product, Right, gemm};
-use crate::runtime::launch::{Array, Context, Launch};
-use crate::runtime::weight_cache::{Pack, PackedConstants, Part};
+use crate::gemm::{GemmEpilogue, GemmSizes, Left, PackedRight, Product, Right, gemm};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
+use crate::runtime::weight_cache::{Pack, SubMatrix, WeightCache};
 use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 
-/// A convolution whose windows lie at equal distances, with constant filters.
+/// A pointwise convolution with constant filters.
 pub struct Pointwise {
     windows: Windows,
     sizes: GemmSizes,
@@ -19,8 +19,8 @@ pub struct Pointwise {
 /// Least output channels for which packing the positions does not matter.
 const WIDE: usize = 64;
 
-/// True if a product takes less than tiles of `rows` positions that are read where they lie.
-pub fn pays(windows: &Windows, (o, q): (usize, usize), rows: usize) -> bool {
+/// Whether GEMM is cheaper than direct tiles of `rows` positions.
+pub fn pays(windows: &Windows, o: usize, q: usize, rows: usize) -> bool {
     windows.is_straight() && o >= WIDE && q * rows > BLOCK
 }
 
@@ -28,29 +28,31 @@ impl Pointwise {
     /// A convolution of `q` to `o` channels. Its filters begin at element `at` of a constant.
     pub fn new(
         windows: Windows,
-        (o, q): (usize, usize),
-        (constant, at): (&Tensor, usize),
-        packs: &PackedConstants,
+        o: usize,
+        q: usize,
+        constant: &Tensor,
+        at: usize,
+        weights: &WeightCache,
     ) -> Pointwise {
-        let turned = Part { offset: at, row: 1, col: q as isize };
-        let filters = packs.right(constant, turned, (q, o));
+        let turned = SubMatrix { offset: at, row: 1, col: q as isize };
+        let filters = weights.right(constant, turned, q, o);
         let sizes = GemmSizes { m: windows.len(), n: o, k: q };
         Pointwise { windows, sizes, filters }
     }
 }
 
-impl Launch for Pointwise {
+impl Kernel for Pointwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         let GemmSizes { m, n, .. } = self.sizes;
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (m, n), &block);
+        let finish = GemmEpilogue::new(cx, m, n, &block);
         let positions = self.windows.matrix(x);
         let product = |_| Product {
             left: Left::Plain(positions),

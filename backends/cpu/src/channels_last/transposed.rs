@@ -1,12 +1,11 @@
-//! The transpose of a convolution with channels last: results whose places leave the same rest by the stride read the same taps, and
-//! are a convolution by themselves, without strides.
+//! Transposed convolution, channels last: results of one residue of the strides (a phase) are a convolution without strides.
 
 use super::conv::Conv;
 use super::windows::Windows;
 use crate::conv::window::Window;
-use crate::gemm::{Finish, PackedFilters};
+use crate::gemm::{GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::{Pack, Taps};
 use mlc_dsl::ir::DType;
@@ -48,19 +47,19 @@ const MOST_PHASES: usize = 1 << 12;
 const MOST_APART: usize = 32;
 
 /// Prepares a transposed convolution of one group with constant weights.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w] = site.args else { return None };
-    if site.same_dtype()? != DType::F32 || !w.layout.is_dense() || site.int(5)? != 1 {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w] = spec.args else { return None };
+    if spec.same_dtype()? != DType::F32 || !w.layout.is_dense() || spec.int(5)? != 1 {
         return None;
     }
-    let out = &site.outputs[0].1;
+    let out = &spec.outputs[0].1;
     if !(3..=5).contains(&out.len()) || w.layout.shape.contains(&0) {
         return None;
     }
     let constant = w.constant.as_ref()?;
     let (q, o, w_at) = (w.layout.shape[0], w.layout.shape[1], w.layout.offset);
     let size = &w.layout.shape[2..];
-    let aligned = site.packs.aligned(constant);
+    let aligned = spec.weights.aligned(constant);
     let weights: &[f32] = &bytemuck::cast_slice(aligned.bytes())[w_at..];
     let weights = &weights[..q * o * size.iter().product::<usize>()];
     // One that is not finite meets zeros wherever its tap reads nothing.
@@ -69,12 +68,12 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     }
     let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
     let (from, to) = (spatial(&x.layout.shape), spatial(out));
-    let (stride, low) = (site.sizes(0)?, site.ints(1)?);
+    let (stride, low) = (spec.sizes(0)?, spec.ints(1)?);
     if stride.contains(&0) {
         return None;
     }
     // Seen from the result, the input is what a convolution with this window would yield.
-    let window = Window::new(&to, size, &from, stride, low, site.sizes(3)?)?;
+    let window = Window::new(&to, size, &from, stride, low, spec.sizes(3)?)?;
     let axes = from.len();
     let mut strides = [1; 3];
     let mut all_rests: [Vec<Rest>; 3] = std::array::from_fn(|_| vec![whole_axis()]);
@@ -100,8 +99,8 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
                 let window = Window::new(&from, &taps, &counts, vec![1; axes], low, dilation)?;
                 let windows = Windows::new(&x.layout, out, &window)?;
                 let taps: Vec<Taps> = own.iter().map(|r| r.taps).collect();
-                let filters = site.packs.taps(constant, w_at, (o, q), &taps);
-                Some((Conv::new(windows, (q, o)), filters))
+                let filters = spec.weights.taps(constant, w_at, o, q, &taps);
+                Some((Conv::new(windows, q, o), filters))
             }
         };
         phases.push(Phase { rests, conv });
@@ -201,11 +200,11 @@ impl Transposed {
 /// Elements that a task should at least have.
 const GRAIN: usize = 1 << 15;
 
-impl Launch for Transposed {
+impl Kernel for Transposed {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();
@@ -215,7 +214,7 @@ impl Launch for Transposed {
         }
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         if let [Phase { conv: Some((conv, filters)), .. }] = self.phases.as_slice() {
-            let finish = Finish::of(cx, (out.len() / self.channels, self.channels), &block);
+            let finish = GemmEpilogue::new(cx, out.len() / self.channels, self.channels, &block);
             conv.compute(cx.threads, x, filters, out, &finish);
             return Ok(());
         }
@@ -225,7 +224,7 @@ impl Launch for Transposed {
             for phase in &self.phases {
                 let results = &mut results[..self.len(phase) * self.channels];
                 if let Some((conv, filters)) = &phase.conv {
-                    conv.compute(cx.threads, x, filters, results, &Finish::Nothing);
+                    conv.compute(cx.threads, x, filters, results, &GemmEpilogue::Identity);
                 }
                 self.place(cx, phase, phase.conv.is_some().then_some(&*results), &shared);
             }

@@ -1,9 +1,9 @@
-//! Where the windows of an image with its channels last read.
+//! The addresses that windows of an image with channels last read.
 
 use crate::conv::window::Window;
 use crate::gemm::Matrix;
 use crate::layout::Layout;
-use crate::runtime::launch::LaunchSite;
+use crate::runtime::kernel::KernelSpec;
 use mlc_vector::tile::{Piece, WindowLine, has_row};
 use std::ops::Range;
 
@@ -89,24 +89,24 @@ impl Windows {
     }
 
     /// The windows of an application to `x` with `size`, and attributes stride, low and dilation at these places.
-    pub fn of(site: &LaunchSite<'_>, size: &[usize], attributes: [usize; 3]) -> Option<Windows> {
-        Windows::over(&site.args.first()?.layout, site, size, attributes)
+    pub fn of(spec: &KernelSpec<'_>, size: &[usize], attributes: [usize; 3]) -> Option<Windows> {
+        Windows::over(&spec.args.first()?.layout, spec, size, attributes)
     }
 
     /// The same over another layout of that image.
     pub fn over(
         x: &Layout,
-        site: &LaunchSite<'_>,
+        spec: &KernelSpec<'_>,
         size: &[usize],
         [stride, low, dilation]: [usize; 3],
     ) -> Option<Windows> {
-        let out = &site.outputs[0].1;
+        let out = &spec.outputs[0].1;
         let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
-        let (stride, low) = (site.sizes(stride)?, site.ints(low)?);
+        let (stride, low) = (spec.sizes(stride)?, spec.ints(low)?);
         if !(3..=5).contains(&out.len()) || stride.contains(&0) || size.contains(&0) {
             return None;
         }
-        let dilation = site.sizes(dilation)?;
+        let dilation = spec.sizes(dilation)?;
         let window = Window::new(&spatial(&x.shape), size, &spatial(out), stride, low, dilation)?;
         Windows::new(x, out, &window)
     }
@@ -217,16 +217,17 @@ impl Windows {
         Matrix { data: x, offset: self.at, row: self.pitch as isize, col: 1 }
     }
 
-    /// Where the windows of results `first..first + rows` read, if they are neighbours in a line and inside between left and right border.
-    /// What lies above or below the image reads `outside`. A piece is `join` taps.
+    /// The pieces that windows of results `first..first + rows` read, if these are neighbours in a row and inside the left and right border.
+    /// Padding above and below reads `outside`. A piece is `join` taps.
     ///
     /// # Panics
     /// If `pieces` is shorter than the taps.
-    pub fn even<'p>(
+    pub fn strided_pieces<'p>(
         &self,
         x: &[f32],
         outside: &[f32],
-        (first, rows): (usize, usize),
+        first: usize,
+        rows: usize,
         join: usize,
         pieces: &'p mut [Piece],
     ) -> Option<&'p mut [Piece]> {
@@ -378,16 +379,17 @@ impl Windows {
         })
     }
 
-    /// Where the windows of results `first..first + rows` read: for every piece of a window the pointers of all results. A piece is
-    /// `join` taps if that is possible, else one; returns which. What lies outside the image reads `outside`.
+    /// Pointers of the windows of results `first..first + rows`, piece by piece. A piece is `join` taps where possible, else one; returns
+    /// which. Padding reads `outside`.
     ///
     /// # Panics
     /// If `pointers` is shorter than rows and taps.
-    pub fn point<T>(
+    pub fn pointers<T>(
         &self,
         x: &[T],
         outside: &[T],
-        (first, rows): (usize, usize),
+        first: usize,
+        rows: usize,
         join: usize,
         pointers: &mut [*const T],
     ) -> usize {

@@ -11,14 +11,14 @@ use super::Channels;
 use super::conv::as_pointers;
 use super::windows::Windows;
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedFilters};
+use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::arrays::array;
-use mlc_vector::steps::NONE;
-use mlc_vector::tile::{self, Even, PanelLines, Piece, Target, shape};
+use mlc_vector::epilogue::NO_EPILOGUE;
+use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput, shape};
 use mlc_vector::winograd::{FAR, NEAR, transform_input, transform_output};
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,7 +94,9 @@ impl Points {
             points
         };
         let groups: Vec<_> = weights.chunks_exact(9 * each).map(points_of).collect();
-        let pack = |p: usize, g: usize| PackedFilters::new(&groups[g][p], (o, q * planes, 1));
+        let pack = |p: usize, g: usize| {
+            PackedFilters::new(&groups[g][p], FilterShape { o, q: q * planes, taps: 1 })
+        };
         let all =
             (0..size.points()).flat_map(|p| (0..filters.channels.groups).map(move |g| (p, g)));
         Points(all.map(|(p, g)| pack(p, g)).collect())
@@ -165,7 +167,8 @@ pub struct Winograd {
 impl Winograd {
     pub fn new(
         windows: Windows,
-        (size, tiles): (Size, Windows),
+        size: Size,
+        tiles: Windows,
         filters: Filters,
         w_at: usize,
         points: Arc<Pack<Points>>,
@@ -220,11 +223,11 @@ fn fastest(results: f64, tiles: [usize; 2], filters: Filters) -> Option<Size> {
     (time < direct).then_some(size)
 }
 
-impl Launch for Winograd {
+impl Kernel for Winograd {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
@@ -235,7 +238,7 @@ impl Launch for Winograd {
         );
         let epilogue = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish =
-            Finish::of(cx, (self.windows.len(), self.filters.channels.written()), &epilogue);
+            GemmEpilogue::new(cx, self.windows.len(), self.filters.channels.written(), &epilogue);
         let out = SharedSlice::new(out);
         let each = self.block(cx.threads.count());
         cx.threads.each(self.tiles.len().div_ceil(each), |task| {
@@ -251,13 +254,22 @@ impl Launch for Winograd {
     }
 }
 
+/// The products of tiles in the transformed domain.
+struct PointProducts<'a> {
+    data: &'a mut [f32],
+    /// Elements from one tile to the next.
+    stride: usize,
+    /// Elements from one point to the next.
+    apart: usize,
+}
+
 /// Some tiles.
 struct Block<'a> {
     conv: &'a Winograd,
     x: &'a [f32],
     w: &'a [f32],
     out: &'a SharedSlice<'a, f32>,
-    finish: &'a Finish<'a>,
+    finish: &'a GemmEpilogue<'a>,
     tiles: Range<usize>,
 }
 
@@ -275,8 +287,9 @@ impl Block<'_> {
                 for c in channels.clone().step_by(wide) {
                     let channels = c..(c + wide).min(channels.end);
                     let products = &mut products[..points * to];
-                    self.products(&groups, &channels, (inputs, from), (products, wide), to);
-                    self.transform_products(&channels, (products, wide), to);
+                    let to_products = PointProducts { data: products, stride: wide, apart: to };
+                    self.products(&groups, &channels, inputs, from, to_products);
+                    self.transform_products(&channels, products, wide, to);
                 }
             }
         });
@@ -290,7 +303,7 @@ impl Block<'_> {
         let mut taps = [0usize; PLANES * MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
             let taps = as_pointers(&mut taps[..conv.filters.planes * points]);
-            conv.tiles.point(self.x, &conv.zeros, (tile, 1), 1, taps);
+            conv.tiles.pointers(self.x, &conv.zeros, tile, 1, 1, taps);
             taps.iter_mut().for_each(|tap| *tap = tap.wrapping_add(first));
             for (plane, taps) in taps.chunks_exact(points).enumerate() {
                 let to = &mut inputs[i * conv.line() + plane * channels..];
@@ -302,14 +315,14 @@ impl Block<'_> {
         }
     }
 
-    /// The products of all points for some channels; the inputs are those of some groups.
+    /// The products of all points for some channels; the inputs are those of some groups, with points `from` elements apart.
     fn products(
         &self,
         held: &Range<usize>,
         channels: &Range<usize>,
-        (inputs, from): (&[f32], usize),
-        (products, stride): (&mut [f32], usize),
-        apart: usize,
+        inputs: &[f32],
+        from: usize,
+        PointProducts { data: products, stride, apart }: PointProducts<'_>,
     ) {
         let conv = self.conv;
         let Filters { channels: Channels { groups, q, o }, planes } = conv.filters;
@@ -334,23 +347,23 @@ impl Block<'_> {
                     tile::each_height(count, rows, |r, tiles, rows| {
                         let at = p * apart + r * stride + first + column - channels.start;
                         let parts = tile::parts(at, 0, wide);
-                        let target = Target {
+                        let target = TileOutput {
                             out: out.at(0),
                             len: out.len(),
                             parts: &parts[..vectors],
                             stride,
                             row: 0,
                             add: false,
-                            chain: &NONE,
+                            epilogue: &NO_EPILOGUE,
                         };
                         let pieces: [Piece; PLANES] = array(|plane| {
                             let line = plane.min(planes - 1) * held.len() + group - held.start;
                             Piece { first: inputs[p * from + r * step + line * q..].as_ptr(), step }
                         });
-                        let a = Even { pieces: &pieces[..planes], length: q };
-                        let b = PanelLines::all(b, depth);
+                        let a = StridedPanels { pieces: &pieces[..planes], length: q };
+                        let b = PanelRows::all(b, depth);
                         // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
-                        unsafe { tile::even((tiles, rows), a, b, ahead, &target) };
+                        unsafe { tile::strided_tiles(tiles, rows, a, b, ahead, &target) };
                     });
                 }
             }
@@ -361,7 +374,8 @@ impl Block<'_> {
     fn transform_products(
         &self,
         channels: &Range<usize>,
-        (products, wide): (&[f32], usize),
+        products: &[f32],
+        wide: usize,
         apart: usize,
     ) {
         let (conv, count) = (self.conv, channels.len());
@@ -407,7 +421,7 @@ impl Block<'_> {
         let Filters { channels: Channels { q, o, .. }, planes } = self.conv.filters;
         let mut taps = [0usize; PLANES * 9];
         let taps = as_pointers(&mut taps[..planes * 9]);
-        self.conv.windows.point(self.x, &self.conv.zeros, (result, 1), 1, taps);
+        self.conv.windows.pointers(self.x, &self.conv.zeros, result, 1, 1, taps);
         for (c, v) in channels.clone().zip(part).filter(|(_, v)| !v.is_finite()) {
             *v = 0.0;
             for (t, tap) in taps.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Convolutions of every channel by itself: a stencil over padded frames, finished while a channel is in the cache. f32.
+//! Depthwise convolution: a stencil over padded frames, with the epilogue while a channel is in the cache. f32.
 
 use super::bytes_of;
 use crate::conv::padded_frame::{PaddedFrame, SLACK};
 use crate::conv::window::Window;
-use crate::gemm::Finish;
+use crate::gemm::GemmEpilogue;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use mlc_vector::planes::{self, Bounds, PlaneShape};
 
 /// Most taps: with more, sums over rows of products would be faster.
@@ -73,11 +73,11 @@ fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &
     }
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
@@ -85,7 +85,7 @@ impl Launch for Depthwise {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         let (n, plane, taps) = (self.window.outputs(), self.window.inputs(), self.window.taps());
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (1, n), &block);
+        let finish = GemmEpilogue::new(cx, 1, n, &block);
         let slack = self.frame.as_ref().map_or(0, |f| f.len() + SLACK);
         cx.threads.chunks(out, n, (1 << 16) / taps.max(1), |at, part| {
             with_scratch::<f32, 1, _>([slack], |[data]| {
@@ -95,9 +95,9 @@ impl Launch for Depthwise {
                     let i = at / n + c;
                     let (x, w) = (&x[i * plane..][..plane], &w[i % self.channels * taps..][..taps]);
                     let bounds = match &finish {
-                        Finish::Chain(chain) => chain.bounds(i),
-                        Finish::Nothing => Some(NOTHING),
-                        Finish::Block(_) => None,
+                        GemmEpilogue::Tile(tile) => tile.bounds(i),
+                        GemmEpilogue::Identity => Some(NOTHING),
+                        GemmEpilogue::Block(_) => None,
                     };
                     match &self.frame {
                         Some(frame) => {

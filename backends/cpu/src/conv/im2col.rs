@@ -1,4 +1,4 @@
-//! The windows of an image as columns of a matrix, packed block by block and never stored whole.
+//! im2col, packed block by block and never materialised.
 
 use crate::conv::padded_frame::{PaddedFrame, RowRun, pack_lines};
 use crate::conv::window::Window;

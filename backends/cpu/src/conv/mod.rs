@@ -4,15 +4,15 @@
 //! be mostly empty; a stencil for depthwise convolutions.
 
 use super::channels_last;
-use super::gemm::direct::{DirectProduct, Rows, direct, pays};
-use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
+use super::gemm::direct::{DirectProduct, IndirectOperand, PlaneLayout, direct, pays};
+use super::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
-use super::runtime::weight_cache::{Pack, Part};
+use super::runtime::kernel::{Context, Kernel, KernelSpec, OperandSpec, TensorView};
+use super::runtime::weight_cache::{Pack, SubMatrix};
 use depthwise::Depthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
-use mlc_vector::tile::{LineTable, shape};
+use mlc_vector::tile::{IndirectionTable, shape};
 use padded_frame::{PaddedFrame, SLACK};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -38,19 +38,19 @@ struct Conv {
     frame: Option<PaddedFrame>,
     /// Packed weights per group, if they are constant.
     packed: Vec<Arc<Pack<PackedLeft>>>,
-    /// Where the lines of the right operand lie, if it is read there.
-    lines: Option<(LineTable, Rows)>,
+    /// The right operand's addresses, if it is read in place.
+    indirect: Option<IndirectOperand>,
 }
 
 /// Prepares a convolution.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    if site.same_dtype()? != DType::F32 {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    if spec.same_dtype()? != DType::F32 {
         return None;
     }
-    let [x, w] = site.args else { return None };
-    let out = &site.outputs[0].1;
-    let (stride, low) = (site.sizes(0)?, site.ints(1)?);
-    let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
+    let [x, w] = spec.args else { return None };
+    let out = &spec.outputs[0].1;
+    let (stride, low) = (spec.sizes(0)?, spec.ints(1)?);
+    let (dilation, group) = (spec.sizes(3)?, usize::try_from(spec.int(4)?).ok()?);
     let spatial = out.len().checked_sub(2)?;
     // The driver walks whole images; anything strange is copied by the reference interpreter's path.
     if !x.layout.is_dense() || !w.layout.is_dense() || spatial > MAX_SPATIAL || stride.contains(&0)
@@ -58,9 +58,9 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         return None;
     }
     if group == 1
-        && let Some(launch) = of_one_position(site)
+        && let Some(kernel) = of_one_position(spec)
     {
-        return Some(launch);
+        return Some(kernel);
     }
     let window =
         Window::new(&x.layout.shape[2..], &w.layout.shape[2..], &out[2..], stride, low, dilation)?;
@@ -74,58 +74,60 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         Some(t) if o * k > 0 => (0..group)
             .map(|g| {
                 let offset = w_at + g * o * k;
-                site.packs.left(t, Part { offset, row: k as isize, col: 1 }, (o, k))
+                spec.weights.left(t, SubMatrix { offset, row: k as isize, col: 1 }, o, k)
             })
             .collect(),
         _ => vec![],
     };
     let frame = if window.is_identity() { None } else { PaddedFrame::of(&window) };
-    let lines = if packed.is_empty() { None } else { lines(&window, frame.as_ref(), (o, q)) };
-    Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed, lines }))
+    let indirect =
+        if packed.is_empty() { None } else { indirect_operand(&window, frame.as_ref(), o, q) };
+    Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed, indirect }))
 }
 
 /// The channels of an image of one position are its last as well: a vector of them is computed at once.
-fn of_one_position(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w] = site.args else { return None };
-    let (dtype, out) = &site.outputs[0];
+fn of_one_position(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w] = spec.args else { return None };
+    let (dtype, out) = &spec.outputs[0];
     let is_one = |shape: &[usize]| shape[2..].iter().all(|&n| n == 1);
     if ![&x.layout.shape, &w.layout.shape, &**out].into_iter().all(is_one) {
         return None;
     }
     let last: Vec<usize> = [0].into_iter().chain(2..out.len()).chain([1]).collect();
-    let x = LaunchOperand { layout: x.layout.transpose(&last)?, ..x.clone() };
+    let x = OperandSpec { layout: x.layout.transpose(&last)?, ..x.clone() };
     let outputs = [(*dtype, last.iter().map(|&axis| out[axis]).collect())];
-    channels_last::conv(&LaunchSite { args: &[x, w.clone()], outputs: &outputs, ..*site })
+    channels_last::conv(&KernelSpec { args: &[x, w.clone()], outputs: &outputs, ..*spec })
 }
 
-/// Where the lines of the right operand lie, channel by channel and tap by tap, if reading them there pays.
-fn lines(
+/// The right operand's rows, channel by channel and tap by tap, if reading them in place pays.
+fn indirect_operand(
     window: &Window,
     frame: Option<&PaddedFrame>,
-    (o, q): (usize, usize),
-) -> Option<(LineTable, Rows)> {
+    o: usize,
+    q: usize,
+) -> Option<IndirectOperand> {
     let n = window.outputs();
     let sizes = GemmSizes { m: o, n, k: q * window.taps() };
     let (taps, plane, rows) = match frame {
         Some(f) => {
             let ([_, high, wide], [pitch, deep]) = (f.to, f.steps());
-            (f.taps.clone(), f.len(), Rows { wide, pitch, high, deep })
+            (f.taps.clone(), f.len(), PlaneLayout { wide, pitch, high, deep })
         }
         // Nothing lies beyond the input: a vector must fit into a channel.
         None if window.is_identity() && n >= shape().lanes() => {
-            (vec![0], n, Rows { wide: n, pitch: n, high: 1, deep: n })
+            (vec![0], n, PlaneLayout { wide: n, pitch: n, high: 1, deep: n })
         }
         None => return None,
     };
     let all = (0..q).flat_map(|c| taps.iter().map(move |t| c * plane + t));
-    pays(rows, sizes).then(|| (LineTable::new(all.collect()), rows))
+    pays(rows, sizes).then(|| IndirectOperand { lines: IndirectionTable::new(all.collect()), rows })
 }
 
-impl Launch for Conv {
+impl Kernel for Conv {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
@@ -133,12 +135,14 @@ impl Launch for Conv {
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let sizes =
             GemmSizes { m: self.o, n: self.window.outputs(), k: self.q * self.window.taps() };
-        let finish = Finish::of(cx, (sizes.m, sizes.n), &block);
+        let finish = GemmEpilogue::new(cx, sizes.m, sizes.n, &block);
         let x = &x[self.x_at..];
         let channels = self.batch * self.group * self.q;
         let Some(frame) = &self.frame else {
-            match &self.lines {
-                Some(lines) => self.direct(cx, x, self.window.inputs(), lines, sizes, out, finish),
+            match &self.indirect {
+                Some(operand) => {
+                    self.direct(cx, x, self.window.inputs(), operand, sizes, out, finish)
+                }
                 None => self.products(cx, x, w, None, sizes, out, finish),
             }
             return Ok(());
@@ -154,8 +158,8 @@ impl Launch for Conv {
                     frame.fill(&x[c * plane..][..plane], 0.0, to);
                 }
             });
-            match &self.lines {
-                Some(lines) => self.direct(cx, frames, frame.len(), lines, sizes, out, finish),
+            match &self.indirect {
+                Some(operand) => self.direct(cx, frames, frame.len(), operand, sizes, out, finish),
                 None => self.products(cx, x, w, Some((frame, frames)), sizes, out, finish),
             }
         });
@@ -177,17 +181,17 @@ fn bytes_of(extents: &[usize]) -> u64 {
 }
 
 impl Conv {
-    /// Reads channels of `plane` elements where they lie.
+    /// Reads channels of `plane` elements in place.
     #[allow(clippy::too_many_arguments, reason = "the second half of a run")]
     fn direct(
         &self,
         cx: &Context<'_>,
         channels: &[f32],
         plane: usize,
-        (lines, rows): &(LineTable, Rows),
+        operand: &IndirectOperand,
         sizes: GemmSizes,
         out: &mut [f32],
-        finish: Finish<'_>,
+        finish: GemmEpilogue<'_>,
     ) {
         let product = |i: usize| DirectProduct {
             left: &self.packed[i % self.group],
@@ -195,7 +199,7 @@ impl Conv {
             at: i * sizes.m * sizes.n,
         };
         let count = self.batch * self.group;
-        direct(cx.threads, sizes, count, product, (lines, *rows), out, finish);
+        direct(cx.threads, sizes, count, product, operand, out, finish);
     }
 
     /// Packs windows as columns.
@@ -208,7 +212,7 @@ impl Conv {
         framed: Option<(&PaddedFrame, &[f32])>,
         sizes: GemmSizes,
         out: &mut [f32],
-        finish: Finish<'_>,
+        finish: GemmEpilogue<'_>,
     ) {
         let GemmSizes { n, k, .. } = sizes;
         let plane = self.window.inputs();

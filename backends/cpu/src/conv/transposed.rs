@@ -1,11 +1,11 @@
-//! The transpose of a convolution, f32: products with the transposed weights, scattered back and added.
+//! Transposed convolution, f32: products with the transposed weights, then col2im.
 
 use super::bytes_of;
 use crate::conv::window::{MAX_SPATIAL, Window};
-use crate::gemm::{Finish, GemmSizes, Left, Matrix, Product, Right, gemm};
+use crate::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, Product, Right, gemm};
 use crate::layout::Layout;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 
 /// The transpose of a convolution: products with the transposed weights, scattered back and added.
@@ -20,14 +20,14 @@ struct Transposed {
 }
 
 /// Prepares a transposed convolution.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    if site.same_dtype()? != DType::F32 {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    if spec.same_dtype()? != DType::F32 {
         return None;
     }
-    let [x, w] = site.args else { return None };
-    let out = &site.outputs[0].1;
-    let (stride, low, dilation) = (site.sizes(0)?, site.ints(1)?, site.sizes(3)?);
-    let group = usize::try_from(site.int(5)?).ok()?;
+    let [x, w] = spec.args else { return None };
+    let out = &spec.outputs[0].1;
+    let (stride, low, dilation) = (spec.sizes(0)?, spec.ints(1)?, spec.sizes(3)?);
+    let group = usize::try_from(spec.int(5)?).ok()?;
     let dense = |l: &Layout| l.is_dense();
     if !dense(&x.layout) || !dense(&w.layout) || out.len() > MAX_SPATIAL + 2 || stride.contains(&0)
     {
@@ -41,7 +41,7 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(Transposed { window, batch: out[0], group, q, o, x_at, w_at }))
 }
 
-impl Launch for Transposed {
+impl Kernel for Transposed {
     fn scratch(&self) -> u64 {
         bytes_of(&[self.o, self.window.taps(), self.window.outputs()])
     }
@@ -49,7 +49,7 @@ impl Launch for Transposed {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
@@ -78,7 +78,7 @@ impl Launch for Transposed {
                     1,
                     product,
                     sums,
-                    Finish::Nothing,
+                    GemmEpilogue::Identity,
                 );
                 let part = &mut out[i * self.o * plane..][..self.o * plane];
                 let sums = &*sums;

@@ -1,38 +1,37 @@
-//! The places of the first elements of rows in their order.
+//! Argsort (top-k): indices of the first elements of rows in sorted order.
 //!
-//! Every element becomes an unsigned integer, the smaller the earlier it comes; NaN is the largest number, and zeros of both signs
-//! are equal. Equal elements keep their order.
+//! Elements map to unsigned integers of the same order; NaN is largest, and zeros of both signs are equal. The sort is stable.
 
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 
-/// Places of a row up to which those found so far are kept in order while the others are looked at.
+/// Indices of a row up to which those found so far are kept in order while the others are looked at.
 const FEW: usize = 32;
 
-struct Places {
+struct Argsort {
     dtype: DType,
     source: ElementSource,
     n: usize,
-    /// Places per row.
+    /// Indices per row.
     count: usize,
     largest: bool,
 }
 
 /// Prepares the places of the first elements; attribute 1 tells whether the largest come first.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x] = site.args else { return None };
-    let [(DType::I64, shape)] = site.outputs else { return None };
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x] = spec.args else { return None };
+    let [(DType::I64, shape)] = spec.outputs else { return None };
     if x.dtype == DType::Str || x.dtype.is_small() {
         return None;
     }
     let (&[_, n], &[_, count]) = (x.layout.shape.as_slice(), shape.as_slice()) else { return None };
     let source = ElementSource::of(&x.layout)?;
-    let largest = site.bool(1)?;
-    Some(Box::new(Places { dtype: x.dtype, source, n, count, largest }))
+    let largest = spec.bool(1)?;
+    Some(Box::new(Argsort { dtype: x.dtype, source, n, count, largest }))
 }
 
 /// The integer that stands where the float does among unsigned ones.
@@ -168,7 +167,7 @@ simd! {
 /// For each place of a row, how many candidates are held.
 const HELD: usize = 4;
 
-impl Launch for Places {
+impl Kernel for Argsort {
     fn scratch(&self) -> u64 {
         (self.n as u64).saturating_mul(24)
     }
@@ -176,7 +175,7 @@ impl Launch for Places {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (n, count, size) = (self.n, self.count, self.dtype.size());
@@ -213,7 +212,7 @@ impl Launch for Places {
     }
 }
 
-impl Places {
+impl Argsort {
     fn copy(&self, from: &[u8], first: usize, row: &mut [u8]) {
         macro_rules! go {
             ($t:ty) => {

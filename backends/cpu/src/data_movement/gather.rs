@@ -1,10 +1,10 @@
-//! Elements and slices by indices that a run computes.
+//! Gathers of elements and slices by computed indices.
 
 use super::axis_of;
 use crate::layout::{Layout, odometer};
 use crate::pointwise::convert::{by_size, int_at};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 
 /// Elements that a task should at least have.
@@ -36,14 +36,14 @@ enum Indices {
 }
 
 /// Prepares a gather of slices.
-pub fn gather(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    gather_of(site, Indices::Shared)
+pub fn gather(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    gather_of(spec, Indices::Shared)
 }
 
 /// Prepares a gather of elements.
-pub fn gather_elements(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [_, i] = site.args else { return None };
-    let axes = axis_of(site)?.checked_add(1)?;
+pub fn gather_elements(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [_, i] = spec.args else { return None };
+    let axes = axis_of(spec)?.checked_add(1)?;
     let mut behind = i.layout.shape.iter().zip(&i.layout.strides).skip(axes);
     // An index that is repeated along the axes behind says which slices are copied.
     let repeats = axes < i.layout.rank() && behind.all(|(&d, &s)| d == 1 || s == 0);
@@ -51,12 +51,12 @@ pub fn gather_elements(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         true => Indices::Slices(axes),
         false => Indices::Elements,
     };
-    gather_of(site, indices)
+    gather_of(spec, indices)
 }
 
-fn gather_of(site: &LaunchSite<'_>, indices: Indices) -> Option<Box<dyn Launch>> {
-    let [x, i] = site.args else { return None };
-    let axis = axis_of(site)?;
+fn gather_of(spec: &KernelSpec<'_>, indices: Indices) -> Option<Box<dyn Kernel>> {
+    let [x, i] = spec.args else { return None };
+    let axis = axis_of(spec)?;
     if !x.layout.is_dense() || axis >= x.layout.rank() {
         return None;
     }
@@ -79,7 +79,7 @@ fn gather_of(site: &LaunchSite<'_>, indices: Indices) -> Option<Box<dyn Launch>>
     Some(Box::new(Gather { dtype, at, n, inner, count, indices, held }))
 }
 
-impl Launch for Gather {
+impl Kernel for Gather {
     fn aligns(&self, input: usize) -> bool {
         input > 0 || self.dtype != DType::U8
     }
@@ -91,7 +91,7 @@ impl Launch for Gather {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let whole = &inputs[1];
@@ -101,7 +101,7 @@ impl Launch for Gather {
                 let Layout { shape, strides, offset } = whole.layout;
                 let (shape, strides) = (shape[..axes].into(), strides[..axes].into());
                 first = Layout { shape, strides, offset: *offset };
-                &Array { layout: &first, ..*whole }
+                &TensorView { layout: &first, ..*whole }
             }
             Indices::Shared | Indices::Elements => whole,
         };
@@ -116,9 +116,9 @@ impl Gather {
     fn take(
         &self,
         cx: &Context<'_>,
-        index: &Array<'_>,
+        index: &TensorView<'_>,
         places: &mut [usize],
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let n = self.n as i64;

@@ -1,8 +1,8 @@
-//! Kernels that move elements: concat, pad, triangle; and the running sum.
+//! Data movement: concat, pad, triangle; and cumulative sums.
 
 pub(crate) mod argsort;
 pub(crate) mod gather;
-pub(crate) mod lines;
+pub(crate) mod row_copy;
 pub(crate) mod scatter;
 pub(crate) mod weighted_gather;
 
@@ -10,7 +10,7 @@ use super::layout::{Layout, PerAxis, coalesce, odometer};
 use super::pointwise::convert::by_size;
 use super::pointwise::{ElementSource, strided_copy};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite};
+use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 
@@ -18,8 +18,8 @@ use mlc_vector::simd;
 const GRAIN: usize = 1 << 15;
 
 /// The axis that an operator's first attribute is.
-pub fn axis_of(site: &LaunchSite<'_>) -> Option<usize> {
-    usize::try_from(site.int(0)?).ok()
+pub fn axis_of(spec: &KernelSpec<'_>) -> Option<usize> {
+    usize::try_from(spec.int(0)?).ok()
 }
 
 struct Concat {
@@ -29,9 +29,9 @@ struct Concat {
 }
 
 /// Prepares a concatenation.
-pub fn concat(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let axis = axis_of(site)?;
-    let parts = site
+pub fn concat(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let axis = axis_of(spec)?;
+    let parts = spec
         .args
         .iter()
         .map(|a| {
@@ -39,7 +39,7 @@ pub fn concat(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
             Some((ElementSource::of(&a.layout)?, run))
         })
         .collect::<Option<Vec<_>>>()?;
-    Some(Box::new(Concat { dtype: site.args.first()?.dtype, parts }))
+    Some(Box::new(Concat { dtype: spec.args.first()?.dtype, parts }))
 }
 
 /// Elements of a part's run that are worth a copy of their own.
@@ -47,11 +47,11 @@ const RUN: usize = 32;
 /// Elements of short runs that are put in place together.
 const TOGETHER: usize = 4096;
 
-impl Launch for Concat {
+impl Kernel for Concat {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let whole: usize = self.parts.iter().map(|p| p.1).sum();
@@ -86,7 +86,7 @@ impl Concat {
         &self,
         first: usize,
         whole: usize,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         out: &mut [T],
     ) {
         let most = TOGETHER / whole.max(1);
@@ -157,11 +157,11 @@ pub struct Append {
     pub to: Vec<Layout>,
 }
 
-impl Launch for Append {
+impl Kernel for Append {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         macro_rules! go {
@@ -206,10 +206,10 @@ struct Pad {
 }
 
 /// Prepares a padding; negative widths cut.
-pub fn pad(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, _] = site.args else { return None };
-    let low = site.ints(0)?;
-    let shape = site.outputs[0].1.clone();
+pub fn pad(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, _] = spec.args else { return None };
+    let low = spec.ints(0)?;
+    let shape = spec.outputs[0].1.clone();
     let rank = shape.len();
     if low.len() != rank || x.layout.rank() != rank {
         return None;
@@ -233,11 +233,11 @@ pub fn pad(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(Pad { dtype: x.dtype, shape, seen, to }))
 }
 
-impl Launch for Pad {
+impl Kernel for Pad {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let offset = inputs[1].layout.offset;
@@ -283,20 +283,20 @@ struct Triangle {
 }
 
 /// Prepares the triangle of matrices.
-pub fn triangle(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let x = &site.args.first()?.layout;
+pub fn triangle(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let x = &spec.args.first()?.layout;
     let [.., rows, cols] = *x.shape.as_slice() else { return None };
-    let (dtype, at) = (site.same_dtype()?, x.offset);
-    let (diagonal, upper) = (site.int(0)?, site.bool(1)?);
+    let (dtype, at) = (spec.same_dtype()?, x.offset);
+    let (diagonal, upper) = (spec.int(0)?, spec.bool(1)?);
     x.is_dense()
-        .then(|| Box::new(Triangle { dtype, at, rows, cols, diagonal, upper }) as Box<dyn Launch>)
+        .then(|| Box::new(Triangle { dtype, at, rows, cols, diagonal, upper }) as Box<dyn Kernel>)
 }
 
-impl Launch for Triangle {
+impl Kernel for Triangle {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         macro_rules! go {
@@ -334,24 +334,24 @@ struct Running {
 }
 
 /// Prepares a running sum.
-pub fn cumsum(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let x = &site.args.first()?.layout;
-    let axis = axis_of(site)?;
-    let dtype = site.same_dtype()?;
+pub fn cumsum(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let x = &spec.args.first()?.layout;
+    let axis = axis_of(spec)?;
+    let dtype = spec.same_dtype()?;
     let known = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
     if !x.is_dense() || !known || axis >= x.rank() {
         return None;
     }
     let (n, inner) = (x.shape[axis], x.shape[axis + 1..].iter().product());
-    let (exclusive, reverse) = (site.bool(1)?, site.bool(2)?);
+    let (exclusive, reverse) = (spec.bool(1)?, spec.bool(2)?);
     Some(Box::new(Running { dtype, at: x.offset, n, inner, exclusive, reverse }))
 }
 
-impl Launch for Running {
+impl Kernel for Running {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let out = &mut *outputs[0];
@@ -366,7 +366,7 @@ impl Launch for Running {
 }
 
 simd! {
-    fn scan_floats(running: &Running, input: &Array<'_>, out: &mut [u8]) {
+    fn scan_floats(running: &Running, input: &TensorView<'_>, out: &mut [u8]) {
         running.scan::<f32, f64>(input, out, |s, v| s + v as f64, |s| s as f32);
     }
 }
@@ -375,7 +375,7 @@ impl Running {
     #[inline(always)]
     fn scan<T: bytemuck::Pod, S: Copy + Default>(
         &self,
-        input: &Array<'_>,
+        input: &TensorView<'_>,
         out: &mut [u8],
         add: impl Fn(S, T) -> S,
         done: impl Fn(S) -> T,

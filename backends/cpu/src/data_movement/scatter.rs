@@ -1,10 +1,10 @@
-//! Kernels that write to computed places: rows in their order, and the numbers of the elements that indices name.
+//! Scatters of rows to computed indices, and the flat indices of elements.
 //!
-//! Rows are written one after another, because a later one may meet what an earlier one left.
+//! Rows are written in order, because a later one may combine with an earlier one.
 
 use crate::pointwise::convert::by_size;
 use crate::pointwise::{ElementSource, strided_copy};
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::layout::Layout;
@@ -14,10 +14,10 @@ use mlc_vector::simd;
 /// Numbers that a task should at least have.
 const GRAIN: usize = 1 << 14;
 
-/// How a row meets what is there.
+/// How a row reduction what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meets {
-    Replaces,
+enum ScatterReduction {
+    Replace,
     Add,
     Mul,
     Max,
@@ -25,7 +25,7 @@ enum Meets {
 }
 
 struct Rows {
-    meets: Meets,
+    reduction: ScatterReduction,
     dtype: DType,
     x: ElementSource,
     places: Layout,
@@ -36,21 +36,23 @@ struct Rows {
     width: usize,
 }
 
-/// Prepares the writing of rows; attribute 0 says how they meet.
-pub fn rows(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, i, u] = site.args else { return None };
-    let [(dtype, _)] = site.outputs else { return None };
-    let Attr::Str(word) = site.attrs.first()? else { return None };
-    let meets = match word.as_str() {
-        "none" => Meets::Replaces,
-        "add" => Meets::Add,
-        "mul" => Meets::Mul,
-        "max" => Meets::Max,
-        "min" => Meets::Min,
+/// Prepares the writing of rows; attribute 0 says how they combine.
+pub fn rows(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, i, u] = spec.args else { return None };
+    let [(dtype, _)] = spec.outputs else { return None };
+    let Attr::Str(word) = spec.attrs.first()? else { return None };
+    let reduction = match word.as_str() {
+        "none" => ScatterReduction::Replace,
+        "add" => ScatterReduction::Add,
+        "mul" => ScatterReduction::Mul,
+        "max" => ScatterReduction::Max,
+        "min" => ScatterReduction::Min,
         _ => return None,
     };
     let is_computed = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
-    if !(is_computed || meets == Meets::Replaces && !dtype.is_small()) || *dtype == DType::Str {
+    if !(is_computed || reduction == ScatterReduction::Replace && !dtype.is_small())
+        || *dtype == DType::Str
+    {
         return None;
     }
     let &[n, width] = x.layout.shape.as_slice() else { return None };
@@ -59,14 +61,14 @@ pub fn rows(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     }
     let x = ElementSource::of(&x.layout)?;
     let [places, u] = [i, u].map(|a| a.layout.clone());
-    Some(Box::new(Rows { meets, dtype: *dtype, x, places, u, n, width }))
+    Some(Box::new(Rows { reduction, dtype: *dtype, x, places, u, n, width }))
 }
 
-impl Launch for Rows {
+impl Kernel for Rows {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [x, i, u] = inputs else { return Err("three operands are written".into()) };
@@ -85,26 +87,43 @@ impl Launch for Rows {
             let row = row.ok_or_else(|| format!("the place {place} is not below {}", self.n))?;
             let to = &mut outputs[0][row * self.width * size..][..self.width * size];
             let from = &u.bytes[(self.u.offset + m * self.width) * size..][..self.width * size];
-            let (meets, rows) = (self.meets, (to, from));
+            let reduction = self.reduction;
             match self.dtype {
-                _ if meets == Meets::Replaces => rows.0.copy_from_slice(rows.1),
-                DType::F32 => singles(meets, rows),
-                DType::F64 => doubles(meets, rows),
+                _ if reduction == ScatterReduction::Replace => to.copy_from_slice(from),
+                DType::F32 => singles(reduction, to, from),
+                DType::F64 => doubles(reduction, to, from),
                 DType::I32 => {
-                    meet(meets, rows, i32::wrapping_add, i32::wrapping_mul, i32::max, i32::min);
+                    combine(
+                        reduction,
+                        to,
+                        from,
+                        i32::wrapping_add,
+                        i32::wrapping_mul,
+                        i32::max,
+                        i32::min,
+                    );
                 }
-                _ => meet(meets, rows, i64::wrapping_add, i64::wrapping_mul, i64::max, i64::min),
+                _ => combine(
+                    reduction,
+                    to,
+                    from,
+                    i64::wrapping_add,
+                    i64::wrapping_mul,
+                    i64::max,
+                    i64::min,
+                ),
             }
         }
         Ok(())
     }
 }
 
-/// A row of the target meets one that is written to it, by the sums, products, larger and smaller ones of its elements.
+/// Combines a row of the target with one that is scattered to it.
 #[inline(always)]
-fn meet<T: Pod>(
-    meets: Meets,
-    (to, from): (&mut [u8], &[u8]),
+fn combine<T: Pod>(
+    reduction: ScatterReduction,
+    to: &mut [u8],
+    from: &[u8],
     add: impl Fn(T, T) -> T,
     mul: impl Fn(T, T) -> T,
     max: impl Fn(T, T) -> T,
@@ -112,23 +131,31 @@ fn meet<T: Pod>(
 ) {
     let to: &mut [T] = bytemuck::cast_slice_mut(to);
     let both = to.iter_mut().zip(bytemuck::cast_slice::<u8, T>(from));
-    match meets {
-        Meets::Replaces => both.for_each(|(t, u)| *t = *u),
-        Meets::Add => both.for_each(|(t, u)| *t = add(*t, *u)),
-        Meets::Mul => both.for_each(|(t, u)| *t = mul(*t, *u)),
-        Meets::Max => both.for_each(|(t, u)| *t = max(*t, *u)),
-        Meets::Min => both.for_each(|(t, u)| *t = min(*t, *u)),
+    match reduction {
+        ScatterReduction::Replace => both.for_each(|(t, u)| *t = *u),
+        ScatterReduction::Add => both.for_each(|(t, u)| *t = add(*t, *u)),
+        ScatterReduction::Mul => both.for_each(|(t, u)| *t = mul(*t, *u)),
+        ScatterReduction::Max => both.for_each(|(t, u)| *t = max(*t, *u)),
+        ScatterReduction::Min => both.for_each(|(t, u)| *t = min(*t, *u)),
     }
 }
 
 simd! {
-    fn singles(meets: Meets, rows: (&mut [u8], &[u8])) {
-        meet::<f32>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum, math::minimum);
+    fn singles(reduction: ScatterReduction, to: &mut [u8], from: &[u8]) {
+        combine::<f32>(reduction, to, from, |t, u| t + u, |t, u| t * u, math::maximum, math::minimum);
     }
 }
 
-fn doubles(meets: Meets, rows: (&mut [u8], &[u8])) {
-    meet::<f64>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum_f64, math::minimum_f64);
+fn doubles(reduction: ScatterReduction, to: &mut [u8], from: &[u8]) {
+    combine::<f64>(
+        reduction,
+        to,
+        from,
+        |t, u| t + u,
+        |t, u| t * u,
+        math::maximum_f64,
+        math::minimum_f64,
+    );
 }
 
 /// Numbers of elements in a tensor.
@@ -145,10 +172,10 @@ struct Numbers {
 }
 
 /// Prepares the numbers of elements; attribute 0 is the axis, attribute 1 the shape of the tensor that they are in.
-pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [i] = site.args else { return None };
-    let extents = site.sizes(1)?;
-    let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < extents.len())?;
+pub fn numbers(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [i] = spec.args else { return None };
+    let extents = spec.sizes(1)?;
+    let axis = usize::try_from(spec.int(0)?).ok().filter(|a| *a < extents.len())?;
     if i.dtype != DType::I64 || i.layout.rank() != extents.len() {
         return None;
     }
@@ -160,11 +187,11 @@ pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(Numbers { index, shape, extent: extents[axis] as i64, step, own }))
 }
 
-impl Launch for Numbers {
+impl Kernel for Numbers {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let index: &[i64] = inputs[0].typed();

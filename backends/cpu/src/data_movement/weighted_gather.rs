@@ -1,9 +1,9 @@
-//! Elements of rows by numbers that all rows share, and their weighted sums; zero where there is no such element.
+//! Gathers elements of rows by indices shared by all rows, or weighted sums of them; zero where an index is out of range.
 //!
-//! Eight rows lie side by side while they are read, so each element is a vector.
+//! Eight rows are transposed at a time, so that an element of each is one vector.
 
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
@@ -13,12 +13,12 @@ use mlc_vector::transpose::{LINES, transpose_lines};
 const GRAIN: usize = 1 << 13;
 
 /// The elements.
-pub const ELEMENTS: Maker = make;
+pub const ELEMENTS: KernelFactory = make;
 /// Weighted sums of several each.
-pub const SUMS: Maker = make;
+pub const SUMS: KernelFactory = make;
 
-struct Numbered {
-    /// Where rows, numbers and weights begin.
+struct WeightedGather {
+    /// Where rows, indices and weights begin.
     at: [usize; 3],
     rows: usize,
     n: usize,
@@ -27,10 +27,10 @@ struct Numbered {
     taps: usize,
 }
 
-fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let (x, i) = (site.args.first()?, site.args.get(1)?);
+fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let (x, i) = (spec.args.first()?, spec.args.get(1)?);
     let typed = x.dtype == DType::F32 && i.dtype == DType::I64;
-    if !typed || !site.args.iter().all(|a| a.layout.is_dense()) {
+    if !typed || !spec.args.iter().all(|a| a.layout.is_dense()) {
         return None;
     }
     let &[_, rows, n] = x.layout.shape.as_slice() else { return None };
@@ -39,19 +39,19 @@ fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         [_, count, taps] => (count, taps),
         _ => return None,
     };
-    let weights = site.args.get(2).map_or(0, |w| w.layout.offset);
+    let weights = spec.args.get(2).map_or(0, |w| w.layout.offset);
     let at = [x.layout.offset, i.layout.offset, weights];
-    Some(Box::new(Numbered { at, rows, n, count, taps }))
+    Some(Box::new(WeightedGather { at, rows, n, count, taps }))
 }
 
 simd! {
-    /// For eight rows side by side, the sums of eight results or fewer: `taps` places each, and weights if there are any.
-    fn sums(x: &[f32], places: &[usize], weights: &[f32], taps: usize, out: &mut [f32; LINES * LINES]) {
+    /// For eight rows side by side, the sums of eight results or fewer: `taps` indices each, and weights if there are any.
+    fn sums(x: &[f32], clamped: &[usize], weights: &[f32], taps: usize, out: &mut [f32; LINES * LINES]) {
         for (k, out) in out.as_chunks_mut::<LINES>().0.iter_mut().enumerate() {
             // Minus zero keeps the sign of what is added.
             let mut sum = [if weights.is_empty() && taps > 0 { -0.0f32 } else { 0.0 }; LINES];
-            for t in k * taps..((k + 1) * taps).min(places.len()) {
-                let Some(v) = x[places[t] * LINES..].first_chunk::<LINES>() else { return };
+            for t in k * taps..((k + 1) * taps).min(clamped.len()) {
+                let Some(v) = x[clamped[t] * LINES..].first_chunk::<LINES>() else { return };
                 let w = weights.get(t).copied().unwrap_or(1.0);
                 for j in 0..LINES {
                     sum[j] += w * v[j];
@@ -62,12 +62,12 @@ simd! {
     }
 }
 
-impl Numbered {
+impl WeightedGather {
     /// Results of up to eight rows of one image: `x` is the first of them, `out` as many rows of results.
     fn group(
         &self,
         x: &[f32],
-        places: &[usize],
+        clamped: &[usize],
         weights: &[f32],
         wide: &mut [f32],
         out: &mut [f32],
@@ -83,7 +83,7 @@ impl Numbered {
             let some = LINES.min(count - t);
             let part = t * taps..(t + some) * taps;
             let weights = if weights.is_empty() { weights } else { &weights[part.clone()] };
-            sums(wide, &places[part], weights, taps, &mut block);
+            sums(wide, &clamped[part], weights, taps, &mut block);
             let lines = array(|j| &block[j * LINES..][..LINES]);
             transpose_lines(lines, LINES, &mut turned, LINES);
             for (line, from) in out.chunks_exact_mut(count).zip(turned.chunks_exact(LINES)) {
@@ -93,7 +93,7 @@ impl Numbered {
     }
 }
 
-impl Launch for Numbered {
+impl Kernel for WeightedGather {
     fn scratch(&self) -> u64 {
         (self.n as u64 + 1).saturating_mul(4 * LINES as u64)
     }
@@ -101,12 +101,12 @@ impl Launch for Numbered {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (rows, n, count) = (self.rows, self.n, self.count);
         let x: &[f32] = &inputs[0].typed()[self.at[0]..];
-        let numbers = &inputs[1].typed::<i64>()[self.at[1]..];
+        let indices = &inputs[1].typed::<i64>()[self.at[1]..];
         let weights: &[f32] = inputs.get(2).map_or(&[], |w| &w.typed()[self.at[2]..]);
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         if out.is_empty() {
@@ -114,11 +114,11 @@ impl Launch for Numbered {
         }
         let each = count * self.taps;
         let images = out.len() / (rows * count);
-        with_scratch::<usize, 1, _>([images * each], |[places]| {
-            for (place, &i) in places.iter_mut().zip(numbers) {
+        with_scratch::<usize, 1, _>([images * each], |[clamped]| {
+            for (place, &i) in clamped.iter_mut().zip(indices) {
                 *place = usize::try_from(i).map_or(n, |i| i.min(n));
             }
-            let places = &*places;
+            let clamped = &*clamped;
             cx.threads.chunks(out, count, GRAIN, |at, part| {
                 with_scratch::<f32, 1, _>([(n + 1) * LINES], |[wide]| {
                     let (mut row, mut part) = (at / count, part);
@@ -129,7 +129,7 @@ impl Launch for Numbered {
                         let own = image * each..(image + 1) * each;
                         let weights =
                             if weights.is_empty() { weights } else { &weights[own.clone()] };
-                        self.group(&x[row * n..], &places[own], weights, wide, out);
+                        self.group(&x[row * n..], &clamped[own], weights, wide, out);
                         (row, part) = (row + some, rest);
                     }
                 });

@@ -1,17 +1,19 @@
-//! Products whose right operand is read where it lies: every line of it at an offset from the result's own place.
+//! GEMM with an indirection table: right operand rows are read in place at table offsets, without packing.
 //!
-//! A convolution is one if its input lies in a padded frame, a pointwise one as it is: no im2col matrix is packed. Sums are
-//! added in the order of the packed product.
+//! Computes convolutions over a padded frame, and pointwise ones as they are, without im2col. The summation order is that of the packed
+//! product.
 
 use super::pack::block_depth;
-use super::{BLOCK_ROWS, Finish, GemmSizes, PackedLeft, cut, share};
+use super::{BLOCK_ROWS, GemmEpilogue, GemmSizes, PackedLeft, cut, share};
 use crate::runtime::threads::{SharedSlice, Threads};
-use mlc_vector::tile::{self, LineTable, Panels, Part, Right, Target, shape};
+use mlc_vector::tile::{
+    self, IndirectionTable, LeftPanels, RightOperand, TileOutput, VectorSpan, shape,
+};
 use std::ops::Range;
 
-/// The result's columns as rows of `wide` elements, and where the operand's first line of each lies.
+/// The result's columns as rows of `wide` elements, and the addresses of these in the operand.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct PlaneLayout {
     /// Elements of a row of columns.
     pub wide: usize,
     /// From one row to the next of a plane in the operand.
@@ -22,44 +24,53 @@ pub struct Rows {
     pub deep: usize,
 }
 
+/// Addresses of a right operand that is read in place.
+pub struct IndirectOperand {
+    /// Offsets of its rows.
+    pub lines: IndirectionTable,
+    /// Offsets of its columns.
+    pub rows: PlaneLayout,
+}
+
 /// One product.
 pub struct DirectProduct<'a> {
     /// `m` × `k`.
     pub left: &'a PackedLeft,
-    /// What the right operand's lines begin in. Vectors may read to its end.
+    /// The memory of the right operand. Vectors may read to its end.
     pub data: &'a [f32],
     /// Where the result begins.
     pub at: usize,
 }
 
-/// Pairs of vectors that tasks compute at a time, so that a block's lines stay in the second-level cache.
+/// Pairs of vectors computed at a time, so that a block's rows stay in the second-level cache.
 const BLOCK_PAIRS: usize = 32;
 
 /// How many vectors the columns take, of which the last of each row may be partial.
-fn vectors(rows: Rows, n: usize) -> usize {
+fn vectors(rows: PlaneLayout, n: usize) -> usize {
     n / rows.wide.max(1) * rows.wide.div_ceil(shape().lanes())
 }
 
-/// Whether reading lines where they lie takes less than packing them: partial vectors cost what packing saves.
-pub fn pays(rows: Rows, GemmSizes { m, n, .. }: GemmSizes) -> bool {
+/// Whether reading rows in place is cheaper than packing them: partial vectors cost what packing saves.
+pub fn pays(rows: PlaneLayout, GemmSizes { m, n, .. }: GemmSizes) -> bool {
     let lanes = shape().lanes();
     // Packing an element takes about as long as six rows of products.
     let (direct, packed) = (vectors(rows, n) * lanes * m, n.next_multiple_of(lanes) * (m + 6));
     direct <= packed
 }
 
-/// Computes `products(i)` for `i` in `0..count`, over threads; `lines` are those of all right operands.
-#[allow(clippy::too_many_arguments, reason = "a product and how it is cut")]
+/// Computes `products(i)` for `i` in `0..count`, over threads; `operand` holds for all right operands.
 pub fn direct<'a>(
     threads: &Threads,
     sizes: GemmSizes,
     count: usize,
     products: impl Fn(usize) -> DirectProduct<'a> + Sync,
-    (lines, rows): (&LineTable, Rows),
+    operand: &IndirectOperand,
     out: &mut [f32],
-    finish: Finish<'_>,
+    finish: GemmEpilogue<'_>,
 ) {
     let GemmSizes { m, n, k } = sizes;
+    let IndirectOperand { lines, rows } = operand;
+    let rows = *rows;
     if m == 0 || n == 0 || k == 0 || count == 0 {
         return;
     }
@@ -88,15 +99,20 @@ pub fn direct<'a>(
 /// A part of one product.
 struct Block<'a> {
     sizes: GemmSizes,
-    rows: Rows,
-    lines: &'a LineTable,
+    rows: PlaneLayout,
+    lines: &'a IndirectionTable,
     rows_of_left: Range<usize>,
     /// Pairs of vectors.
     pairs: Range<usize>,
 }
 
 impl Block<'_> {
-    fn run(&self, product: &DirectProduct<'_>, out: &SharedSlice<'_, f32>, finish: &Finish<'_>) {
+    fn run(
+        &self,
+        product: &DirectProduct<'_>,
+        out: &SharedSlice<'_, f32>,
+        finish: &GemmEpilogue<'_>,
+    ) {
         let GemmSizes { n, k, .. } = self.sizes;
         let high = product.left.rows;
         let most = (BLOCK_ROWS / high).max(1) * high;
@@ -109,47 +125,56 @@ impl Block<'_> {
                     true => product.left.upcoming(rows.start, rows.len(), depth.end),
                     false => product.left.upcoming(rows.end, most, 0),
                 };
-                let chain = finish.chain(depth.end == k);
-                let chain = chain.beginning_at(product.at / n + rows.start);
+                let epilogue = finish.of_tiles(depth.end == k);
+                let epilogue = epilogue.from_row(product.at / n + rows.start);
                 for pair in self.pairs.clone() {
                     let ahead = share(next, pair - self.pairs.start, self.pairs.len());
                     let (parts, from, count) = self.parts(pair, product.at + rows.start * n);
-                    let right =
-                        Right::Lines { data: product.data, lines: self.lines, first: d, from };
+                    let right = RightOperand::Indirect {
+                        data: product.data,
+                        lines: self.lines,
+                        first: d,
+                        from,
+                    };
                     tile::each_height(rows.len(), high, |r, panels, high| {
-                        let parts = parts.map(|p| Part { at: p.at + r * n, ..p });
-                        let target = Target {
+                        let parts = parts.map(|p| VectorSpan { at: p.at + r * n, ..p });
+                        let target = TileOutput {
                             out: out.at(0),
                             len: out.len(),
                             parts: &parts[..count],
                             stride: n,
                             row: r,
                             add: d > 0,
-                            chain: &chain,
+                            epilogue: &epilogue,
                         };
                         let data = &a[r * depth.len()..];
-                        let panels =
-                            Panels { count: panels, rows: high, depth: depth.len(), data, ahead };
+                        let panels = LeftPanels {
+                            count: panels,
+                            rows: high,
+                            depth: depth.len(),
+                            data,
+                            ahead,
+                        };
                         // SAFETY: parts of different tasks do not overlap.
                         unsafe { tile::tiles(panels, right, &target) };
                     });
                 }
             }
-            if let Finish::Block(f) = finish {
+            if let GemmEpilogue::Block(f) = finish {
                 self.finish(product, &rows, out, f);
             }
         }
     }
 
-    /// The vectors of a pair: where they go in the row of the result that begins at `row`, where they read, and how many they are.
-    fn parts(&self, pair: usize, row: usize) -> ([Part; 2], [usize; 2], usize) {
+    /// The vectors of a pair: their spans in the result's row that begins at `row`, their offsets in the operand, and their number.
+    fn parts(&self, pair: usize, row: usize) -> ([VectorSpan; 2], [usize; 2], usize) {
         let lanes = shape().lanes();
-        let Rows { wide, pitch, high, deep } = self.rows;
+        let PlaneLayout { wide, pitch, high, deep } = self.rows;
         let place = |y: usize| y / high * deep + y % high * pitch;
         let per_row = wide.div_ceil(lanes);
         let count = (vectors(self.rows, self.sizes.n) - 2 * pair).min(2);
         let mut from = [0; 2];
-        let mut parts = [Part::default(); 2];
+        let mut parts = [VectorSpan::default(); 2];
         for v in 0..count {
             let (y, x) = ((2 * pair + v) / per_row, (2 * pair + v) % per_row * lanes);
             // The last vector of a row begins earlier rather than reading beyond it.
@@ -157,7 +182,7 @@ impl Block<'_> {
             let column = y * wide + x;
             let len = (wide - x).min(lanes);
             from[v] = place(y) + x - skip;
-            parts[v] = Part { at: row + column, column, skip, len };
+            parts[v] = VectorSpan { at: row + column, column, skip, len };
         }
         if count == 1 {
             from[1] = from[0];

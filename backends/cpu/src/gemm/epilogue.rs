@@ -1,33 +1,33 @@
-//! The steps that follow a product, from the register code of an epilogue.
+//! Compiles the register code of an epilogue to the steps of a tile epilogue.
 //!
-//! What steps compute has the bits that the code computes; code that is no chain is left to what runs register code.
+//! The steps are bitwise equal to the code. Code that they cannot express is left to the interpreter of register code.
 
 use crate::pointwise::{Binary, Dst, ElementSource, Fused, Instr, Op, Ref, RegisterCode, Unary};
-use crate::runtime::launch::Epilogue;
+use crate::runtime::kernel::Epilogue;
 use mlc_dsl::ir::DType;
+use mlc_vector::epilogue::{EpilogueStep, MOST, Operand, SLOTS, Slot, TileEpilogue};
 use mlc_vector::functions::Function;
-use mlc_vector::steps::{Chain, MOST, Operand, SLOTS, Slot, Step};
 use smallvec::{SmallVec, smallvec};
 
-/// The chain that an epilogue is, for a result with rows of `n` elements that are computed `m` at a time. `inputs` are the
-/// epilogue's, from number 1 on.
-pub fn chain<'a>(
+/// The tile epilogue of an epilogue, for a result with rows of `n` elements that are computed `m` at a time. `inputs` are the epilogue's,
+/// from number 1 on.
+pub fn tile_epilogue<'a>(
     epilogue: &Epilogue,
     inputs: &[&'a [u8]],
     m: usize,
     n: usize,
-) -> Option<Chain<'a>> {
-    chain_of_program(&epilogue.fused, 0, inputs, m, n)
+) -> Option<TileEpilogue<'a>> {
+    tile_epilogue_of_program(&epilogue.fused, 0, inputs, m, n)
 }
 
-/// The chain that a program is in which input `held` becomes the result, with rows of `n` elements that are computed `m` at a time.
-pub fn chain_of_program<'a>(
+/// The tile epilogue of a program that transforms input `held`, with rows of `n` elements that are computed `m` at a time.
+pub fn tile_epilogue_of_program<'a>(
     fused: &Fused,
     held: u16,
     inputs: &[&'a [u8]],
     m: usize,
     n: usize,
-) -> Option<Chain<'a>> {
+) -> Option<TileEpilogue<'a>> {
     let (code, sources) = fused.parts();
     let [(None, DType::F32)] = code.outputs.as_slice() else { return None };
     if code.inputs.iter().any(|d| *d != DType::F32) {
@@ -37,13 +37,13 @@ pub fn chain_of_program<'a>(
         let data: &[f32] = bytemuck::cast_slice(inputs[k as usize]);
         operand(&sources[k as usize], data, m, n)
     };
-    let instrs = numbered(code, held)?;
+    let instrs = value_numbering(code, held)?;
     let mut compiler =
         Compiler { instrs: &instrs, steps: SmallVec::new(), running: 0, slots: [None; SLOTS] };
     for at in 0..instrs.len() {
         compiler.instr(at, &input)?;
     }
-    Chain::new(&compiler.steps)
+    TileEpilogue::new(&compiler.steps)
 }
 
 /// An argument of an instruction: the sums are value 0, the result of instruction `i` is value `i + 1`.
@@ -54,14 +54,14 @@ enum Arg {
     Input(u16),
 }
 
-/// An operation and the numbers of what it computes with.
-type Numbered = (Op, [Arg; 2]);
+/// An operation and the value numbers of its arguments.
+type NumberedOp = (Op, [Arg; 2]);
 
-/// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
-fn numbered(code: &RegisterCode, held: u16) -> Option<SmallVec<[Numbered; 32]>> {
+/// Instructions in SSA form, by value numbers; `None` if any is not of f32.
+fn value_numbering(code: &RegisterCode, held: u16) -> Option<SmallVec<[NumberedOp; 32]>> {
     let mut holds: SmallVec<[usize; 32]> = smallvec![0; code.regs];
     let last = code.instrs.len().checked_sub(1)?;
-    let mut numbered = SmallVec::new();
+    let mut value_numbering = SmallVec::new();
     for (i, instr) in code.instrs.iter().enumerate() {
         let Instr { op, dtype, args: [a, b, _], dst } = *instr;
         let arg = |r: Ref| match r {
@@ -74,7 +74,7 @@ fn numbered(code: &RegisterCode, held: u16) -> Option<SmallVec<[Numbered; 32]>> 
         if dtype != DType::F32 || !matches!(op, Op::Unary(_) | Op::Binary(_)) {
             return None;
         }
-        numbered.push((op, [arg(a)?, arg(b)?]));
+        value_numbering.push((op, [arg(a)?, arg(b)?]));
         match dst {
             Dst::Reg(r) => holds[r as usize] = i + 1,
             // Only the last step writes the result.
@@ -82,14 +82,14 @@ fn numbered(code: &RegisterCode, held: u16) -> Option<SmallVec<[Numbered; 32]>> 
             Dst::Out(_) => return None,
         }
     }
-    Some(numbered)
+    Some(value_numbering)
 }
 
-/// Writes the steps of instructions.
+/// Compiles instructions to steps.
 struct Compiler<'a, 'i> {
-    instrs: &'i [Numbered],
-    steps: SmallVec<[Step<'a>; MOST]>,
-    /// The value that is the running one, and those that are kept.
+    instrs: &'i [NumberedOp],
+    steps: SmallVec<[EpilogueStep<'a>; MOST]>,
+    /// The running value, and the saved ones.
     running: usize,
     slots: [Option<usize>; SLOTS],
 }
@@ -102,20 +102,20 @@ impl<'a> Compiler<'a, '_> {
             Op::Unary(f) => {
                 self.run_on(a, at)?;
                 self.push(match f {
-                    Unary::Exp => Step::Map(Function::Exp),
-                    Unary::Sigmoid => Step::Map(Function::Sigmoid),
-                    Unary::Tanh => Step::Map(Function::Tanh),
-                    Unary::Erf => Step::Map(Function::Erf),
-                    Unary::Neg => Step::Mul(Operand::Number(-1.0)),
+                    Unary::Exp => EpilogueStep::Map(Function::Exp),
+                    Unary::Sigmoid => EpilogueStep::Map(Function::Sigmoid),
+                    Unary::Tanh => EpilogueStep::Map(Function::Tanh),
+                    Unary::Erf => EpilogueStep::Map(Function::Erf),
+                    Unary::Neg => EpilogueStep::Mul(Operand::Number(-1.0)),
                     _ => return None,
                 })?;
             }
             Op::Binary(Binary::Pow) => {
                 let Arg::Number(power @ (2.0 | 3.0)) = b else { return None };
                 self.run_on(a, at)?;
-                let kept = Operand::Kept(self.keep(at)?);
+                let kept = Operand::Saved(self.keep(at)?);
                 for _ in 1..power as usize {
-                    self.push(Step::Mul(kept))?;
+                    self.push(EpilogueStep::Mul(kept))?;
                 }
             }
             Op::Binary(f) => {
@@ -129,17 +129,17 @@ impl<'a> Compiler<'a, '_> {
                 let other = match b {
                     Arg::Number(x) => Operand::Number(x),
                     Arg::Input(k) => input(k)?,
-                    Arg::Value(v) if v == self.running => Operand::Kept(self.keep(at)?),
-                    Arg::Value(v) => Operand::Kept(self.slot(v)?),
+                    Arg::Value(v) if v == self.running => Operand::Saved(self.keep(at)?),
+                    Arg::Value(v) => Operand::Saved(self.slot(v)?),
                 };
                 self.push(match (f, other) {
-                    (Binary::Add, x) => Step::Add(x),
-                    (Binary::Sub, Operand::Number(x)) => Step::Add(Operand::Number(-x)),
-                    (Binary::Sub, x) => Step::Sub(x),
-                    (Binary::Mul, x) => Step::Mul(x),
-                    (Binary::Div, x) => Step::Div(x),
-                    (Binary::Max, Operand::Number(x)) if bound(x) => Step::Max(x),
-                    (Binary::Min, Operand::Number(x)) if bound(x) => Step::Min(x),
+                    (Binary::Add, x) => EpilogueStep::Add(x),
+                    (Binary::Sub, Operand::Number(x)) => EpilogueStep::Add(Operand::Number(-x)),
+                    (Binary::Sub, x) => EpilogueStep::Sub(x),
+                    (Binary::Mul, x) => EpilogueStep::Mul(x),
+                    (Binary::Div, x) => EpilogueStep::Div(x),
+                    (Binary::Max, Operand::Number(x)) if bound(x) => EpilogueStep::Max(x),
+                    (Binary::Min, Operand::Number(x)) if bound(x) => EpilogueStep::Min(x),
                     _ => return None,
                 })?;
             }
@@ -149,11 +149,11 @@ impl<'a> Compiler<'a, '_> {
         Some(())
     }
 
-    fn push(&mut self, step: Step<'a>) -> Option<()> {
+    fn push(&mut self, step: EpilogueStep<'a>) -> Option<()> {
         (self.steps.len() < MOST).then(|| self.steps.push(step))
     }
 
-    /// Makes an argument of instruction `at` the running value; it is kept if it is used later.
+    /// Makes an argument of instruction `at` the running value, saved if it is used later.
     fn run_on(&mut self, arg: Arg, at: usize) -> Option<()> {
         let Arg::Value(value) = arg else { return None };
         if value != self.running {
@@ -161,7 +161,7 @@ impl<'a> Compiler<'a, '_> {
                 self.keep(at)?;
             }
             let slot = self.slot(value)?;
-            self.push(Step::Take(slot))?;
+            self.push(EpilogueStep::Restore(slot))?;
             self.running = value;
         }
         if self.is_used(value, at + 1) {
@@ -170,7 +170,7 @@ impl<'a> Compiler<'a, '_> {
         Some(())
     }
 
-    /// Where the running value is kept, from instruction `at` on.
+    /// Saves the running value, from instruction `at` on.
     fn keep(&mut self, at: usize) -> Option<Slot> {
         if let Some(slot) = self.slot(self.running) {
             return Some(slot);
@@ -178,7 +178,7 @@ impl<'a> Compiler<'a, '_> {
         let free = |s: &Slot| self.slots[s.index()].is_none_or(|v| !self.is_used(v, at));
         let slot = Slot::ALL.into_iter().find(free)?;
         self.slots[slot.index()] = Some(self.running);
-        self.push(Step::Keep(slot))?;
+        self.push(EpilogueStep::Save(slot))?;
         Some(slot)
     }
 
@@ -186,7 +186,7 @@ impl<'a> Compiler<'a, '_> {
         Slot::ALL.into_iter().find(|s| self.slots[s.index()] == Some(value))
     }
 
-    /// True if an instruction from `from` on has the value as an argument.
+    /// Whether an instruction from `from` on uses the value.
     fn is_used(&self, value: usize, from: usize) -> bool {
         self.instrs[from..].iter().any(|(_, args)| args.contains(&Arg::Value(value)))
     }
@@ -201,7 +201,7 @@ fn bound(x: f32) -> bool {
     !x.is_nan() && x.to_bits() != (-0.0f32).to_bits()
 }
 
-/// How an input lies over rows of `n` elements.
+/// An input as an operand over rows of `n` elements.
 fn operand<'a>(source: &ElementSource, data: &'a [f32], m: usize, n: usize) -> Option<Operand<'a>> {
     match source {
         ElementSource::Dense(at) => Some(Operand::Dense(data.get(*at..)?)),

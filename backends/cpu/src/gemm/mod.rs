@@ -1,28 +1,28 @@
-//! The f32 matrix product: packed panels, register tiles, an epilogue on each finished block.
+//! The f32 GEMM: packed panels, register tiles, and an epilogue on each finished block.
 //!
-//! The order in which a sum is added depends on the depth alone: an element has the same bits for any number of threads,
-//! of rows and of columns, however the operands lie.
+//! The summation order depends on the depth alone: a result is bitwise the same for any number of threads, rows and columns, and any
+//! strides.
 
 pub mod direct;
 pub mod epilogue;
-pub mod halves;
+pub mod f16_panels;
+mod gemv;
 pub mod pack;
-mod skinny;
 
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::Context;
+use crate::runtime::kernel::Context;
 use crate::runtime::threads::{SharedSlice, Threads};
-use halves::RightPanels;
+use f16_panels::RightPanels;
+pub use gemv::MOST_ROWS as GEMV_ROWS;
+use mlc_vector::epilogue::NO_EPILOGUE;
+pub use mlc_vector::epilogue::TileEpilogue;
 use mlc_vector::simd::{VectorLevel, level};
-pub use mlc_vector::steps::Chain;
-use mlc_vector::steps::NONE;
-use mlc_vector::tile::{self, Panels, Target, shape};
-pub use pack::{Matrix, PackedFilters, PackedLeft, PackedRight};
+use mlc_vector::tile::{self, LeftPanels, TileOutput, shape};
+pub use pack::{FilterShape, Matrix, PackedFilters, PackedLeft, PackedRight};
 use pack::{block_depth, pack_left, pack_right, right_len, wide_rows};
-pub use skinny::MOST_ROWS as SKINNY;
 use std::ops::Range;
 
-/// A right operand that is computed while it is packed, such as an im2col matrix.
+/// A right operand computed during packing, such as an im2col matrix.
 pub trait ImplicitColumns: Sync {
     /// Packs depth × cols into panels as [`pack::pack_right`] does.
     fn pack(&self, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]);
@@ -56,46 +56,47 @@ pub struct Product<'a> {
     pub at: usize,
 }
 
-/// What happens to a finished part of the result: its first element's position, and the elements.
+/// A function on a finished span of the result: the index of its first element, and the elements.
 pub type BlockEpilogue<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
 
-/// What follows the product.
+/// What is applied to the product.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one for each run of a kernel, and it is read by every tile"
 )]
 #[derive(Clone, Copy)]
-pub enum Finish<'a> {
-    /// Nothing.
-    Nothing,
-    /// Steps on sums in registers.
-    Chain(Chain<'a>),
-    /// Anything, on a finished block.
+pub enum GemmEpilogue<'a> {
+    /// None.
+    Identity,
+    /// Steps on register tiles.
+    Tile(TileEpilogue<'a>),
+    /// Any function, on a finished block.
     Block(&'a BlockEpilogue<'a>),
 }
 
-impl<'a> Finish<'a> {
-    /// The epilogue of a launch whose result has rows of `n` elements, computed `m` at a time: a chain if it is one, else `block`.
-    pub fn of(
+impl<'a> GemmEpilogue<'a> {
+    /// The epilogue for a result with rows of `n` elements, computed `m` at a time: on register tiles if possible, else by `block`.
+    pub fn new(
         cx: &'a Context<'_>,
-        (m, n): (usize, usize),
+        m: usize,
+        n: usize,
         block: &'a BlockEpilogue<'a>,
-    ) -> Finish<'a> {
+    ) -> GemmEpilogue<'a> {
         match cx.epilogue {
-            Some((epilogue, inputs)) => match epilogue::chain(epilogue, inputs, m, n) {
-                Some(chain) => Finish::Chain(chain),
-                None => Finish::Block(block),
+            Some((epilogue, inputs)) => match epilogue::tile_epilogue(epilogue, inputs, m, n) {
+                Some(tile) => GemmEpilogue::Tile(tile),
+                None => GemmEpilogue::Block(block),
             },
-            None => Finish::Nothing,
+            None => GemmEpilogue::Identity,
         }
     }
 
     /// Finishes a part of the result that begins at element `at`, with rows of `n` elements.
     pub fn apply(&self, at: usize, part: &mut [f32], n: usize) {
         match self {
-            Finish::Nothing => {}
-            Finish::Chain(chain) => chain.apply(at, part, n),
-            Finish::Block(f) => f(at, part),
+            GemmEpilogue::Identity => {}
+            GemmEpilogue::Tile(tile) => tile.apply(at, part, n),
+            GemmEpilogue::Block(f) => f(at, part),
         }
     }
 
@@ -111,9 +112,9 @@ impl<'a> Finish<'a> {
         n: usize,
     ) {
         match self {
-            Finish::Nothing => {}
-            Finish::Chain(chain) => chain.apply_rows(out, rows, columns, n),
-            Finish::Block(f) => rows.for_each(|r| {
+            GemmEpilogue::Identity => {}
+            GemmEpilogue::Tile(tile) => tile.apply_rows(out, rows, columns, n),
+            GemmEpilogue::Block(f) => rows.for_each(|r| {
                 let at = r * n + columns.start;
                 // SAFETY: as promised.
                 f(at, unsafe { out.part(at, columns.len()) });
@@ -121,11 +122,11 @@ impl<'a> Finish<'a> {
         }
     }
 
-    /// What the tiles of the last block of the depth do.
-    pub fn chain(&self, last: bool) -> &Chain<'a> {
+    /// The epilogue of register tiles, if this is the `last` block of the depth.
+    pub fn of_tiles(&self, last: bool) -> &TileEpilogue<'a> {
         match self {
-            Finish::Chain(chain) if last => chain,
-            _ => &NONE,
+            GemmEpilogue::Tile(tile) if last => tile,
+            _ => &NO_EPILOGUE,
         }
     }
 }
@@ -152,7 +153,7 @@ pub fn gemm<'a>(
     count: usize,
     products: impl Fn(usize) -> Product<'a> + Sync,
     out: &mut [f32],
-    finish: Finish<'_>,
+    finish: GemmEpilogue<'_>,
 ) {
     let GemmSizes { m, n, k } = sizes;
     if m == 0 || n == 0 || count == 0 {
@@ -160,12 +161,12 @@ pub fn gemm<'a>(
     }
     let first = products(0);
     if let (Left::Plain(_), Right::Plain(b)) = (first.left, first.right)
-        && m <= skinny::MOST_ROWS
-        // Other levels have no fused multiply-add, which thin products sum with.
+        && m <= gemv::MOST_ROWS
+        // Other levels have no fused multiply-add, which GEMV sums with.
         && level() != VectorLevel::Base
         && (b.col == 1 || b.row == 1)
     {
-        return skinny::products(threads, sizes, count, products, out, finish);
+        return gemv::gemv(threads, sizes, count, products, out, finish);
     }
     let rows = match first.left {
         Left::Packed(p) => p.rows,
@@ -193,16 +194,16 @@ pub fn gemm<'a>(
     });
 }
 
-/// How the result is cut into tasks.
+/// Partition of the result into tasks.
 struct Grid {
     down: usize,
     across: usize,
 }
 
-/// Operations in the time that an element of the right operand takes to be read, which is most of a product of few rows.
+/// Cost of reading an element of the right operand, in operations: it dominates products of few rows.
 const READ: usize = 16;
 
-/// Rows of a left operand that each part of the columns may pack for itself.
+/// Rows of a left operand that each column block may pack again.
 const FEW_ROWS: usize = 256;
 
 impl Grid {
@@ -252,7 +253,7 @@ fn run_block(
     rows: usize,
     block: &Block,
     out: &SharedSlice<'_, f32>,
-    finish: &Finish<'_>,
+    finish: &GemmEpilogue<'_>,
 ) {
     let depth = block_depth(s.k);
     let high = BLOCK_ROWS.div_ceil(rows) * rows;
@@ -319,8 +320,8 @@ fn run_block(
                     next,
                 };
                 let last = depth.end == s.k;
-                packed.product(a, (b, strip), finish.chain(last), out);
-                if let (true, Finish::Block(f)) = (last, finish) {
+                packed.product(a, b, strip, finish.of_tiles(last), out);
+                if let (true, GemmEpilogue::Block(f)) = (last, finish) {
                     finish_block(product.at, s.n, &part, &block.cols, out, f);
                 }
             }
@@ -352,16 +353,17 @@ pub struct PackedBlock<'a> {
 }
 
 impl PackedBlock<'_> {
-    /// Computes all register tiles; a strip of right panels in 16 bits is widened into `scratch`. The block belongs to the caller's task alone.
+    /// Computes all register tiles; right panels of 16-bit floats are widened into `scratch`. No other task may access the block.
     pub fn product(
         &self,
         a: &[f32],
-        (b, scratch): (RightPanels<'_>, &mut [f32]),
-        chain: &Chain<'_>,
+        b: RightPanels<'_>,
+        scratch: &mut [f32],
+        epilogue: &TileEpilogue<'_>,
         out: &SharedSlice<'_, f32>,
     ) {
         let (k, full, lanes) = (self.k, shape().cols, shape().lanes());
-        let chain = chain.beginning_at(self.row);
+        let epilogue = epilogue.from_row(self.row);
         // Few rows take more panels at once than tiles of as many do that others follow.
         let panels = match self.m <= self.rows {
             true => tile::strip_panels(self.m.max(1)),
@@ -378,19 +380,19 @@ impl PackedBlock<'_> {
             };
             tile::each_height(self.m, self.rows, |r, count, rows| {
                 let parts = tile::parts(self.at + r * self.stride + col, self.column + col, wide);
-                let target = Target {
+                let target = TileOutput {
                     out: out.at(0),
                     len: out.len(),
                     parts: &parts[..vectors],
                     stride: self.stride,
                     row: r,
                     add: self.add,
-                    chain: &chain,
+                    epilogue: &epilogue,
                 };
                 // SAFETY: blocks of different tasks do not overlap.
                 unsafe {
                     tile::tiles(
-                        Panels { count, rows, depth: k, data: &a[r * k..], ahead },
+                        LeftPanels { count, rows, depth: k, data: &a[r * k..], ahead },
                         right,
                         &target,
                     )
@@ -400,8 +402,8 @@ impl PackedBlock<'_> {
     }
 }
 
-/// Applies what follows to a finished block of the result that begins at element `first` and has rows of `n` elements, in runs as long as
-/// they get. The block belongs to the caller's task alone.
+/// Applies an epilogue to a finished block of the result that begins at element `first` and has rows of `n` elements, in spans as long as
+/// possible. No other task may access the block.
 pub fn finish_block(
     first: usize,
     n: usize,
@@ -443,7 +445,7 @@ mod tests {
         let epilogue = |at: usize, part: &mut [f32]| {
             part.iter_mut().enumerate().for_each(|(i, v)| *v += ((at + i) % n) as f32);
         };
-        let finish = Finish::Block(&epilogue);
+        let finish = GemmEpilogue::Block(&epilogue);
         gemm(&Threads::new(threads), GemmSizes { m, n, k }, 1, product, &mut out, finish);
         for i in 0..m {
             for j in 0..n {
@@ -473,7 +475,7 @@ mod tests {
             let mut out = vec![f32::NAN; m * n];
             let product = |_| Product { left, right, at: 0 };
             let sizes = GemmSizes { m, n, k };
-            gemm(&Threads::new(threads), sizes, 1, product, &mut out, Finish::Nothing);
+            gemm(&Threads::new(threads), sizes, 1, product, &mut out, GemmEpilogue::Identity);
             out
         };
         let whole = run(m, n, Left::Plain(left), Right::Plain(rows), 1);
@@ -508,7 +510,7 @@ mod tests {
             };
             let sizes = GemmSizes { m, n: 1, k };
             let mut out = vec![f32::NAN; count * m];
-            gemm(&Threads::new(2), sizes, count, product, &mut out, Finish::Nothing);
+            gemm(&Threads::new(2), sizes, count, product, &mut out, GemmEpilogue::Identity);
             for i in 0..count {
                 let mut alone = vec![f32::NAN; m];
                 let only = |_| Product { at: 0, ..product(i) };
@@ -524,7 +526,7 @@ mod tests {
                         1,
                         one,
                         std::slice::from_mut(sum),
-                        Finish::Nothing,
+                        GemmEpilogue::Identity,
                     );
                 }
                 let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

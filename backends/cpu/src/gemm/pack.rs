@@ -1,16 +1,16 @@
-//! Packing: matrices rearranged into the panels that the register tile streams through.
+//! Packs matrices into the panels that the register tile streams through.
 //!
-//! Left panels are `rows` wide, right panels [`Shape::cols`] wide (the last one half as wide if that suffices), both
+//! Left panels are `rows` wide, right panels [`TileShape::cols`] wide (the last one half as wide if that suffices), both
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
-use super::halves::{self, RightPanels};
+use super::f16_panels::{self, RightPanels};
 use crate::pointwise::convert::narrow;
 use crate::runtime::buffer::{Buffer, Floats, with_scratch};
 use crate::runtime::threads::{SharedSlice, Threads};
 use half::slice::HalfBitsSliceExt;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
-use mlc_vector::tile::{MOST_VECTORS, Shape, Wide, shape, wide};
+use mlc_vector::tile::{MOST_VECTORS, TileShape, WideTile, shape, wide};
 use mlc_vector::transpose::{LINES, transpose_lines};
 use std::ops::Range;
 
@@ -22,20 +22,20 @@ pub fn block_depth(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
 }
 
-/// A matrix somewhere in memory.
+/// A strided matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T = f32> {
     pub data: &'a [T],
     /// Element (0, 0).
     pub offset: usize,
-    /// From one row to the next.
+    /// Row stride.
     pub row: isize,
-    /// From one column to the next.
+    /// Column stride.
     pub col: isize,
 }
 
 impl<T> Matrix<'_, T> {
-    /// Where an element lies.
+    /// The index of an element.
     #[inline(always)]
     pub fn at(&self, r: usize, c: usize) -> usize {
         (self.offset as isize + r as isize * self.row + c as isize * self.col) as usize
@@ -52,7 +52,7 @@ pub fn panel_rows(m: usize) -> usize {
 
 /// The same for tiles that take several right panels of `n` columns at once.
 pub fn wide_rows(m: usize, n: usize) -> usize {
-    let Wide { rows, panels } = wide();
+    let WideTile { rows, panels } = wide();
     match m > shape().rows && n >= panels * shape().cols {
         true => equal_panels(m, rows),
         false => panel_rows(m),
@@ -230,11 +230,11 @@ impl PackedLeft {
 /// Elements that a thread should at least pack.
 const GRAIN: usize = 1 << 14;
 
-/// What packed right panels are held in.
+/// The storage of packed right panels.
 enum Stored {
     Floats(Floats),
-    /// Floats of 16 bits of this type.
-    Halves(DType, Buffer),
+    /// 16-bit floats of this type, widened on load.
+    Widened(DType, Buffer),
 }
 
 /// A right matrix packed once.
@@ -259,16 +259,16 @@ impl PackedRight {
         PackedRight { stored: Stored::Floats(data), n }
     }
 
-    /// Packs a `k` × `n` matrix that many products read, in floats of 16 bits where that pays and they hold all of its elements.
+    /// Packs a constant `k` × `n` matrix, in 16-bit floats where that is lossless and pays.
     pub fn of_constant(b: &Matrix<'_>, k: usize, n: usize) -> PackedRight {
-        match halves::paying(b, k, n) {
-            Some(dtype) => PackedRight::in_halves(b, k, n, dtype),
+        match f16_panels::worthwhile_type(b, k, n) {
+            Some(dtype) => PackedRight::new_f16(b, k, n, dtype),
             None => PackedRight::new(b, k, n),
         }
     }
 
-    /// Packs a `k` × `n` matrix whose elements floats of 16 bits hold.
-    pub(super) fn in_halves(b: &Matrix<'_>, k: usize, n: usize, dtype: DType) -> PackedRight {
+    /// Packs a `k` × `n` matrix in a 16-bit type that holds its elements exactly.
+    pub(super) fn new_f16(b: &Matrix<'_>, k: usize, n: usize, dtype: DType) -> PackedRight {
         let mut data = Buffer::new(right_len(n, k) * size_of::<u16>());
         let (shared, deep) = (SharedSlice::new(data.bytes_mut()), block_depth(k));
         Threads::of_run().each(k.div_ceil(deep), |i| {
@@ -285,23 +285,23 @@ impl PackedRight {
                 }
             });
         });
-        PackedRight { stored: Stored::Halves(dtype, data), n }
+        PackedRight { stored: Stored::Widened(dtype, data), n }
     }
 
     /// Elements of the widest strip of panels that must be widened.
     pub fn strip_len(&self, depth: usize) -> usize {
         match self.stored {
             Stored::Floats(_) => 0,
-            Stored::Halves(..) => MOST_VECTORS * shape().lanes() * depth,
+            Stored::Widened(..) => MOST_VECTORS * shape().lanes() * depth,
         }
     }
 
-    /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.
+    /// The panels from column `first` (a multiple of [`TileShape::cols`]) on, of the block of depths from `depth.start`.
     pub fn block(&self, first: usize, depth: Range<usize>) -> RightPanels<'_> {
         let part = block_of_panels(self.n, first, depth);
         match &self.stored {
             Stored::Floats(data) => RightPanels::Floats(&data[part]),
-            Stored::Halves(dtype, data) => {
+            Stored::Widened(dtype, data) => {
                 let bits = &bytemuck::cast_slice::<_, u16>(data.bytes())[part];
                 match dtype {
                     DType::F16 => RightPanels::F16(bits.reinterpret_cast()),
@@ -314,22 +314,33 @@ impl PackedRight {
 
 /// Where the panels from column `first` on lie, of the block of depths from `depth.start`, among those of `n` columns.
 fn block_of_panels(n: usize, first: usize, depth: Range<usize>) -> Range<usize> {
-    let Shape { cols, .. } = shape();
+    let TileShape { cols, .. } = shape();
     let block = right_len(n, depth.start);
     block + first / cols * cols * depth.len()..block + right_len(n, depth.len())
 }
 
-/// Filters packed once, as a matrix with a column per filter. Its depth, not cut into blocks, is tap by tap.
+/// The extents of a convolution's filters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterShape {
+    /// Output channels: filters.
+    pub o: usize,
+    /// Input channels of a filter.
+    pub q: usize,
+    /// Taps of its window.
+    pub taps: usize,
+}
+
+/// Filters packed once, as a matrix with a column per filter. Its depth is tap-major, not cut into blocks.
 pub struct PackedFilters {
     data: Floats,
     n: usize,
-    /// True if all elements are finite: their products with zero are zeros.
+    /// Whether all elements are finite, so that their products with zero are zero.
     pub is_finite: bool,
 }
 
 impl PackedFilters {
-    /// Packs `o` filters of `q` channels and some taps, which lie one after the other.
-    pub fn new(w: &[f32], (o, q, taps): (usize, usize, usize)) -> PackedFilters {
+    /// Packs contiguous filters.
+    pub fn new(w: &[f32], FilterShape { o, q, taps }: FilterShape) -> PackedFilters {
         let depth = q * taps;
         let mut lines = Floats::zeros(depth * o);
         let each = o.max(1);
@@ -346,7 +357,7 @@ impl PackedFilters {
         PackedFilters { data, n: o, is_finite }
     }
 
-    /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.
+    /// The panels from column `first` (a multiple of [`TileShape::cols`]) on, of the block of depths from `depth.start`.
     pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
         &self.data[block_of_panels(self.n, first, depth)]
     }

@@ -1,12 +1,12 @@
-//! Products of matrices of bytes: rows are unsigned, columns signed and packed, once if they are constant.
+//! Int8 GEMM: unsigned rows by signed columns, which are packed, once if constant.
 
-use super::dot::{COLUMNS, LANES, ROWS, Rows, Signed, Start, tile};
-use super::epilogue::Finish;
+use super::dot::{COLUMNS, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange, tile};
+use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups, total};
 use super::{block_columns, is_zero_point, shift, vector};
 use crate::layout::odometer;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ struct MatMul {
     packed: Option<Arc<Pack<PackedBytes>>>,
 }
 
-/// Prepares the product of `x - p` and `w - q`.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, p, q] = site.args else { return None };
+/// Specialises `(x - p) · (w - q)`.
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, p, q] = spec.args else { return None };
     let (xl, wl) = (&x.layout, &w.layout);
     let rank = xl.rank();
     let (rows, columns) = (shift(x.dtype, false)?, shift(w.dtype, true)?);
@@ -54,8 +54,8 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         match (&w.constant, starts.as_slice()) {
             (Some(t), [[_, offset]]) => {
                 let b = ByteMatrix { data: t.bytes(), offset: *offset, row: right.0, col: right.1 };
-                Some(site.packs.bytes(t, *offset, right, (k, n), &|| {
-                    PackedBytes::columns(&b, (k, n), columns.0)
+                Some(spec.weights.bytes(t, *offset, right, (k, n), &|| {
+                    PackedBytes::columns(&b, k, n, columns.0)
                 }))
             }
             _ => None,
@@ -76,11 +76,11 @@ struct Product<'a> {
     zeros: &'a [i32],
 }
 
-impl Launch for MatMul {
+impl Kernel for MatMul {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let p = vector(&inputs[2], 1, self.rows.1)[0];
@@ -89,7 +89,7 @@ impl Launch for MatMul {
         q.resize(wide, 0);
         let shifted = q.iter().any(|&z| z != 0);
         let results = self.starts.len() * self.m;
-        let finish = Finish::of_rows(cx, outputs[0], (results, self.n));
+        let finish = OutputPipeline::of_rows(cx, outputs[0], results, self.n);
         let mut begin = vec![0; wide];
         for (i, &[left, right]) in self.starts.iter().enumerate() {
             let own;
@@ -98,7 +98,7 @@ impl Launch for MatMul {
                 None => {
                     let (row, col) = self.right;
                     let b = ByteMatrix { data: inputs[1].bytes, offset: right, row, col };
-                    own = PackedBytes::columns(&b, (self.k, self.n), self.columns.0);
+                    own = PackedBytes::columns(&b, self.k, self.n, self.columns.0);
                     &own
                 }
             };
@@ -165,7 +165,7 @@ const BLOCK: usize = 48;
 const GRAIN: usize = 1 << 19;
 
 impl MatMul {
-    fn product(&self, cx: &Context<'_>, p: &Product<'_>, finish: &Finish<'_>) {
+    fn product(&self, cx: &Context<'_>, p: &Product<'_>, finish: &OutputPipeline<'_>) {
         if self.m == 0 || self.n == 0 {
             return;
         }
@@ -189,7 +189,7 @@ impl MatMul {
         p: &Product<'_>,
         rows: std::ops::Range<usize>,
         columns: std::ops::Range<usize>,
-        finish: &Finish<'_>,
+        finish: &OutputPipeline<'_>,
     ) {
         #[cfg(target_arch = "x86_64")]
         if let Some((steps, out)) = finish.steps() {
@@ -202,9 +202,9 @@ impl MatMul {
                 pointers.iter_mut().zip(block.clone()).for_each(|(to, r)| *to = row(r));
                 let pointers = &pointers[..block.len()];
                 let apart = block.len();
-                let a = vnni::Rows { pointers, apart, first: 0, groups: p.rows.stride / 4 };
+                let a = vnni::PointerRows { pointers, apart, first: 0, groups: p.rows.stride / 4 };
                 for c in columns.clone().step_by(COLUMNS) {
-                    let to = vnni::Target {
+                    let to = vnni::OutputTile {
                         out: out.at(0),
                         len: out.len(),
                         steps,
@@ -214,11 +214,11 @@ impl MatMul {
                         wide: COLUMNS.min(columns.end - c),
                     };
                     let panel = p.columns.panel(c / COLUMNS).groups;
-                    let shifted = (!p.row_sums.is_empty()).then(|| vnni::Shifted {
+                    let shifted = (!p.row_sums.is_empty()).then(|| vnni::ZeroPoints {
                         zeros: &p.zeros[c..],
                         row_sums: &p.row_sums[block.clone()],
                     });
-                    let begin = vnni::Begin { columns: &p.begin[c..], shifted };
+                    let begin = vnni::InitialSums { columns: &p.begin[c..], shifted };
                     // SAFETY: steps are there only with the instructions; every pointer is to a row; blocks of tasks do not overlap.
                     unsafe { vnni::tiles(a, block.len(), panel, begin, &to) };
                 }
@@ -231,11 +231,14 @@ impl MatMul {
                 let count = ROWS.min(rows.end - r);
                 for c in columns.clone().step_by(COLUMNS) {
                     let vectors = (columns.end - c).min(COLUMNS).div_ceil(LANES);
-                    let start =
-                        Start { rows: [0; ROWS], columns: Some(&p.begin[c..c + vectors * LANES]) };
+                    let start = InitialSums {
+                        rows: [0; ROWS],
+                        columns: Some(&p.begin[c..c + vectors * LANES]),
+                    };
                     let panel = p.columns.panel(c / COLUMNS);
                     let to = &mut sums[c - columns.start..];
-                    tile(Signed::Right, p.rows, (r, count), panel, (0, vectors), &start, to, pitch);
+                    let range = TileRange { row: r, count, column: 0, vectors };
+                    tile(SignedSide::Right, p.rows, panel, range, &start, to, pitch);
                 }
                 for i in 0..count {
                     if let Some(&row) = p.row_sums.get(r + i) {

@@ -1,7 +1,7 @@
-//! Products and convolutions of bytes with sums of 32 bits, and what follows them; the largest bytes of windows, and changes of layout.
+//! Int8 kernels: GEMM and convolution with i32 accumulators and requantising epilogues, max pooling, and layout transposes.
 //!
-//! One side is unsigned and the other signed in the tiles: a side of the other kind is shifted by 128, and so is its zero point. Zero points
-//! enter by sums over rows and columns, never element by element. Sums wrap, so results are those of the definition, bit for bit.
+//! Micro-kernels multiply u8 by i8: an operand of the other signedness is shifted by 128 with its zero point. Zero points enter through row and
+//! column sums, never element by element. Accumulators wrap, so results are those of the definition, bit for bit.
 
 mod channels_last;
 mod conv;
@@ -19,10 +19,10 @@ pub use pack::PackedBytes;
 pub use pool::{make as maxpool, make_channels_last as maxpool_channels_last};
 
 use super::layout::Layout;
-use super::runtime::launch::{Array, LaunchOperand};
+use super::runtime::kernel::{OperandSpec, TensorView};
 use mlc_dsl::ir::DType;
 
-/// Bytes of the columns of a block that are computed together: they stay in the second-level cache.
+/// Bytes of a block of columns: they stay in the second-level cache.
 const BLOCK: usize = 768 << 10;
 /// Most columns of such a block.
 const WIDE: usize = 512;
@@ -32,7 +32,7 @@ fn block_columns(depth: usize) -> usize {
     (BLOCK / depth.max(1) / dot::COLUMNS * dot::COLUMNS).clamp(dot::COLUMNS, WIDE)
 }
 
-/// What is added to the bytes of a type to have them unsigned, or signed, as bits to flip and as a number.
+/// The shift that makes bytes of a type unsigned or signed: bits to flip, and the summand that this is.
 fn shift(dtype: DType, signed: bool) -> Option<(u8, i32)> {
     match (dtype, signed) {
         (DType::U8, false) | (DType::I8, true) => Some((0, 0)),
@@ -43,14 +43,14 @@ fn shift(dtype: DType, signed: bool) -> Option<(u8, i32)> {
 }
 
 /// The elements of a vector, or a number repeated, with `by` added.
-fn vector(array: &Array<'_>, len: usize, by: i32) -> Vec<i32> {
+fn vector(array: &TensorView<'_>, len: usize, by: i32) -> Vec<i32> {
     let (data, layout): (&[i32], &Layout) = (array.typed(), array.layout);
     let step = layout.strides.first().copied().unwrap_or(0);
     let at = |i: usize| (layout.offset as isize + i as isize * step) as usize;
     (0..len).map(|i| data[at(i)].wrapping_add(by)).collect()
 }
 
-/// True if an operand holds zero points.
-fn is_zero_point(operand: &LaunchOperand, most: usize) -> bool {
+/// Whether an operand holds zero points.
+fn is_zero_point(operand: &OperandSpec, most: usize) -> bool {
     operand.dtype == DType::I32 && operand.layout.rank() <= most
 }

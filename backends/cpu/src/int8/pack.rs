@@ -1,4 +1,4 @@
-//! Operands as tiles read them: rows of bytes in whole groups of four, and columns with the groups next to each other.
+//! Packs int8 operands for the micro-kernel: rows in whole groups of four bytes, columns with groups interleaved.
 
 use super::dot::{COLUMNS, Columns, Rows};
 use mlc_vector::simd;
@@ -8,7 +8,7 @@ pub fn groups(depth: usize) -> usize {
     depth.div_ceil(4)
 }
 
-/// Where an operand's elements lie: the first, and steps from row to row and from column to column.
+/// A strided matrix of bytes.
 #[derive(Clone, Copy)]
 pub struct ByteMatrix<'a> {
     pub data: &'a [u8],
@@ -35,7 +35,7 @@ pub struct PackedBytes {
 
 impl PackedBytes {
     /// Rows of `depth` signed bytes after flipping `flip`, each padded with zeros.
-    pub fn rows(m: &ByteMatrix<'_>, (count, depth): (usize, usize), flip: u8) -> PackedBytes {
+    pub fn rows(m: &ByteMatrix<'_>, count: usize, depth: usize, flip: u8) -> PackedBytes {
         let groups = groups(depth);
         let mut words = vec![0u32; count * groups];
         let mut sums = vec![0i32; count];
@@ -51,7 +51,7 @@ impl PackedBytes {
     }
 
     /// Columns of `depth` signed bytes after flipping `flip`: panels of [`COLUMNS`], each group by group.
-    pub fn columns(m: &ByteMatrix<'_>, (depth, count): (usize, usize), flip: u8) -> PackedBytes {
+    pub fn columns(m: &ByteMatrix<'_>, depth: usize, count: usize, flip: u8) -> PackedBytes {
         let groups = groups(depth);
         let panels = count.div_ceil(COLUMNS);
         let mut words = vec![0u32; panels * groups * COLUMNS];

@@ -1,9 +1,9 @@
-//! The largest bytes of windows, in both layouts of images.
+//! Max pooling of bytes, channels first and channels last.
 
 use crate::channels_last::{Windows, each_window};
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
@@ -25,33 +25,33 @@ impl Byte for i8 {
 /// Comparisons that a task should at least have.
 const GRAIN: usize = 1 << 19;
 
-/// Prepares the largest bytes of windows, channels last.
-pub fn make_channels_last(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
+/// Specialises max pooling, channels last.
+pub fn make_channels_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let dtype = spec.same_dtype()?;
     if !matches!(dtype, DType::U8 | DType::I8) {
         return None;
     }
-    let windows = Windows::of(site, &site.sizes(0)?, [1, 2, 4])?;
-    let channels = *site.outputs[0].1.last()?;
+    let windows = Windows::of(spec, &spec.sizes(0)?, [1, 2, 4])?;
+    let channels = *spec.outputs[0].1.last()?;
     let signed = dtype == DType::I8;
-    Some(Box::new(Last { windows, outside: vec![least(signed); channels], signed }))
+    Some(Box::new(NhwcPool { windows, outside: vec![least(signed); channels], signed }))
 }
 
-/// Prepares the largest bytes of windows, channels first.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
-    let x = &site.args.first()?.layout;
+/// Specialises max pooling, channels first.
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let dtype = spec.same_dtype()?;
+    let x = &spec.args.first()?.layout;
     if !matches!(dtype, DType::U8 | DType::I8) || !x.is_dense() || x.rank() < 3 {
         return None;
     }
-    let (stride, low, dilation) = (site.sizes(1)?, site.ints(2)?, site.sizes(4)?);
-    let out = &site.outputs[0].1;
+    let (stride, low, dilation) = (spec.sizes(1)?, spec.ints(2)?, spec.sizes(4)?);
+    let out = &spec.outputs[0].1;
     if stride.contains(&0) || dilation.contains(&0) {
         return None;
     }
-    let window = Window::new(&x.shape[2..], &site.sizes(0)?, &out[2..], stride, low, dilation)?;
+    let window = Window::new(&x.shape[2..], &spec.sizes(0)?, &out[2..], stride, low, dilation)?;
     let window = window.clipped();
-    Some(Box::new(Planes {
+    Some(Box::new(NchwPool {
         line: Line::of(&window)?,
         window,
         at: x.offset,
@@ -64,19 +64,19 @@ fn least(signed: bool) -> u8 {
     if signed { i8::LEAST as u8 } else { u8::LEAST }
 }
 
-/// The largest bytes of the windows of an image with its channels last.
-struct Last {
+/// Max pooling, channels last.
+struct NhwcPool {
     windows: Windows,
     /// What windows read outside of the image.
     outside: Vec<u8>,
     signed: bool,
 }
 
-impl Launch for Last {
+impl Kernel for NhwcPool {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (x, out) = (inputs[0].bytes, &mut *outputs[0]);
@@ -84,7 +84,7 @@ impl Launch for Last {
             return Ok(());
         }
         let signed = self.signed;
-        each_window(cx.threads, &self.windows, (x, &self.outside), GRAIN, out, |taps, part| {
+        each_window(cx.threads, &self.windows, x, &self.outside, GRAIN, out, |taps, part| {
             match signed {
                 true => joined(taps, bytemuck::cast_slice_mut::<u8, i8>(part)),
                 false => joined(taps, part),
@@ -126,8 +126,8 @@ fn chunk<T: Byte, const N: usize>(taps: &[*const u8], first: usize) -> [T; N] {
     top
 }
 
-/// The largest bytes of the windows of planes.
-struct Planes {
+/// Max pooling, channels first.
+struct NchwPool {
     window: Window,
     line: Line,
     at: usize,
@@ -151,7 +151,7 @@ impl Line {
     }
 }
 
-impl Launch for Planes {
+impl Kernel for NchwPool {
     fn scratch(&self) -> u64 {
         2 * self.line.len as u64
     }
@@ -159,7 +159,7 @@ impl Launch for Planes {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x = &inputs[0].bytes[self.at..];
@@ -167,12 +167,12 @@ impl Launch for Planes {
         let grain = GRAIN / self.window.taps().max(1);
         cx.threads.chunks(outputs[0], n, grain, |at, part| {
             with_scratch::<u8, 2, _>([self.line.len; 2], |[line, top]| {
-                let scratch = (&mut line[..self.line.len], &mut top[..self.line.len]);
+                let (line, top) = (&mut line[..self.line.len], &mut top[..self.line.len]);
                 for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
                     let x = &x[(at / n + c) * plane..][..plane];
                     match self.signed {
-                        true => self.plane::<i8>(x, (&mut *scratch.0, &mut *scratch.1), out),
-                        false => self.plane::<u8>(x, (&mut *scratch.0, &mut *scratch.1), out),
+                        true => self.plane::<i8>(x, line, top, out),
+                        false => self.plane::<u8>(x, line, top, out),
                     }
                 }
             });
@@ -181,9 +181,9 @@ impl Launch for Planes {
     }
 }
 
-impl Planes {
+impl NchwPool {
     /// The results of one plane, line by line: lines that windows share are joined first, then neighbours in what that gives.
-    fn plane<T: Byte>(&self, x: &[u8], (line, top): (&mut [u8], &mut [u8]), out: &mut [u8]) {
+    fn plane<T: Byte>(&self, x: &[u8], line: &mut [u8], top: &mut [u8], out: &mut [u8]) {
         let w = &self.window;
         let outer = w.from.len() - 1;
         let (x, out): (&[T], &mut [T]) = (bytemuck::cast_slice(x), bytemuck::cast_slice_mut(out));

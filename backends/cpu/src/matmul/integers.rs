@@ -1,7 +1,7 @@
-//! Products of matrices of integers, modulo two to the power of their bits.
+//! Integer matrix products, wrapping.
 //!
-//! Lines of the right operand are added to a line of the result, several at a time; a right operand whose columns are no neighbours is
-//! copied first. Signed integers are multiplied as unsigned ones: the bits of the results are the same.
+//! Adds multiples of the right operand's rows to a result row, several at a time; rows that are not contiguous are copied first. Signed integers
+//! are multiplied as unsigned: the result bits are the same.
 
 use crate::gemm::{GemmSizes, Matrix};
 use crate::runtime::buffer::with_scratch;

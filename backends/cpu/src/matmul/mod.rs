@@ -6,12 +6,12 @@
 mod integers;
 
 use super::gemm::{
-    Finish, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm,
+    GEMV_ROWS, GemmEpilogue, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, gemm,
 };
 use super::layout::{coalesce, odometer};
 use super::pointwise::convert::by_size;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite};
-use super::runtime::weight_cache::{Pack, Part};
+use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
+use super::runtime::weight_cache::{Pack, SubMatrix};
 use mlc_dsl::ir::DType;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
@@ -48,12 +48,12 @@ impl MatrixSide {
 }
 
 /// Prepares `a @ b`.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     // Integers of less than a byte wrap where a byte does not.
     let is_whole = |d: &DType| d.is_int() && !d.is_small();
     let has = |d: &DType| matches!(d, DType::F32 | DType::F64) || is_whole(d);
-    let dtype = site.same_dtype().filter(has)?;
-    let [a, b] = site.args else { return None };
+    let dtype = spec.same_dtype().filter(has)?;
+    let [a, b] = spec.args else { return None };
     let (al, bl) = (&a.layout, &b.layout);
     let rank = al.rank();
     let (m, k) = (al.shape[rank - 2], al.shape[rank - 1]);
@@ -91,10 +91,10 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let packed = match (&a.constant, &b.constant, once(&starts.0), once(&starts.1)) {
         _ if dtype != DType::F32 || k * n * sizes.m == 0 => Packed::Neither,
         (_, Some(t), _, Some(offset)) => {
-            Packed::Right(site.packs.right(t, Part { offset, row: br, col: bc }, (k, n)))
+            Packed::Right(spec.weights.right(t, SubMatrix { offset, row: br, col: bc }, k, n))
         }
-        (Some(t), None, Some(offset), _) if sizes.m > SKINNY => {
-            Packed::Left(site.packs.left(t, Part { offset, row, col: ac }, (sizes.m, k)))
+        (Some(t), None, Some(offset), _) if sizes.m > GEMV_ROWS => {
+            Packed::Left(spec.weights.left(t, SubMatrix { offset, row, col: ac }, sizes.m, k))
         }
         _ => Packed::Neither,
     };
@@ -103,11 +103,11 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(MatMul { dtype, sizes, a, b, packed }))
 }
 
-impl Launch for MatMul {
+impl Kernel for MatMul {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         match self.dtype {
@@ -157,7 +157,7 @@ impl MatMul {
         };
         let count = self.a.starts.len();
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.sizes.m, self.sizes.n), &block);
+        let finish = GemmEpilogue::new(cx, self.sizes.m, self.sizes.n, &block);
         gemm(cx.threads, self.sizes, count, product, out, finish);
     }
 
@@ -187,7 +187,7 @@ impl MatMul {
         }
     }
 
-    fn integers(&self, cx: &Context<'_>, inputs: &[Array<'_>], out: &mut [u8]) {
+    fn integers(&self, cx: &Context<'_>, inputs: &[TensorView<'_>], out: &mut [u8]) {
         macro_rules! products {
             ($ty:ty) => {{
                 let (a, b): (&[$ty], &[$ty]) = (inputs[0].typed(), inputs[1].typed());

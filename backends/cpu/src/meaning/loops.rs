@@ -1,7 +1,7 @@
 //! Reductions: terms one after the other for a tile of elements, or side by side.
 
 use super::code::{Join, Mode, Reduce};
-use super::machine::{Fault, Machine, Sources, TILE, by_class, fill_with, part};
+use super::machine::{Fault, Machine, Sources, Span, TILE, by_class, fill_with, part};
 use super::tiles::{self, Joined};
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::ops::{Tile, map1};
@@ -14,14 +14,14 @@ impl Machine {
         r: &Reduce,
         class: Class,
         sources: &impl Sources,
-        (start, n): (usize, usize),
+        Span { start, n }: Span,
         dst: &mut Buffer,
     ) -> Result<bool, Fault> {
         match r.mode {
-            Mode::Steps => self.steps(r, class, sources, (start, n), dst),
+            Mode::Steps => self.steps(r, class, sources, Span { start, n }, dst),
             Mode::Lanes(each) => {
                 fill_with(class, dst, n, r.first);
-                self.lanes(r, class, sources, (start, n), each, dst).map(|()| false)
+                self.lanes(r, class, sources, Span { start, n }, each, dst).map(|()| false)
             }
         }
     }
@@ -31,7 +31,7 @@ impl Machine {
         r: &Reduce,
         class: Class,
         sources: &impl Sources,
-        (start, n): (usize, usize),
+        Span { start, n }: Span,
         dst: &mut Buffer,
     ) -> Result<bool, Fault> {
         fill_with(class, dst, 1, r.first);
@@ -82,7 +82,7 @@ impl Machine {
         r: &Reduce,
         class: Class,
         sources: &impl Sources,
-        (start, n): (usize, usize),
+        Span { start, n }: Span,
         each: usize,
         dst: &mut Buffer,
     ) -> Result<(), Fault> {
@@ -95,7 +95,7 @@ impl Machine {
                 self.around = (first, each);
                 let at = (start + first) * each + term;
                 self.block(&r.body, sources, at, some * terms)?;
-                self.rows(r, class, dst, (first, some), terms);
+                self.rows(r, class, dst, first, some, terms);
                 term += terms;
             }
         }
@@ -109,7 +109,8 @@ impl Machine {
         r: &Reduce,
         class: Class,
         dst: &mut Buffer,
-        (first, some): (usize, usize),
+        first: usize,
+        some: usize,
         terms: usize,
     ) {
         let n = some * terms;

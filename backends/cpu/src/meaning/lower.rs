@@ -38,7 +38,8 @@ pub type Held = Option<Alive>;
 /// meaning has a part without vector code.
 pub fn lower(
     code: &MeaningCode,
-    (sources, held): (&[Source], &[Held]),
+    sources: &[Source],
+    held: &[Held],
     dtype: DType,
     wide: bool,
 ) -> Option<Program> {

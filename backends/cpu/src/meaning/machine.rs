@@ -17,6 +17,13 @@ use mlc_dsl::ir::DType;
 /// Elements per tile.
 pub const TILE: usize = 1024;
 
+/// Elements `start..start + n` of the space of a block.
+#[derive(Clone, Copy)]
+pub struct Span {
+    pub start: usize,
+    pub n: usize,
+}
+
 /// The run cannot go on.
 pub struct Fault;
 
@@ -195,12 +202,12 @@ impl Machine {
         for i in &block.instrs {
             let mut dst = std::mem::take(&mut self.registers[i.dst]);
             let one = match &i.step {
-                Step::Reduce(r) => self.reduce(r, i.class, sources, (start, n), &mut dst),
+                Step::Reduce(r) => self.reduce(r, i.class, sources, Span { start, n }, &mut dst),
                 Step::Index(affine, walk) => {
                     Ok(indices(walk, affine.eval(&self.slots), start, n, &mut dst))
                 }
-                Step::Load(l) => self.load(i, l, sources, (start, n), &mut dst),
-                Step::Gather(g) => self.gather(i, g, sources, (start, n), &mut dst),
+                Step::Load(l) => self.load(i, l, sources, Span { start, n }, &mut dst),
+                Step::Gather(g) => self.gather(i, g, sources, Span { start, n }, &mut dst),
                 _ => {
                     let one = i.args.iter().all(|&a| self.is_one(a));
                     self.step(i, if one { 1 } else { n }, &mut dst);

@@ -1,7 +1,7 @@
-//! Computes an operator from its meaning, in vectors: what no other kernel computes.
+//! Computes operators without a kernel of their own: compiles their meaning to vector code over tiles of the result.
 //!
-//! The meaning is compiled as for the reference interpreter and then lowered to code over tiles of the result. What has no such code
-//! is declined, and what leads outside of a tensor is handed over to the interpreter, which says why.
+//! Never computes what the interpreter would reject: a meaning without vector code is declined, and an index out of range is handed to the
+//! interpreter, which reports it.
 
 mod builder;
 mod code;
@@ -17,7 +17,7 @@ mod walk;
 use super::pointwise::{ElementSource, strided_copy};
 use super::runtime::buffer::Buffer;
 use super::runtime::fallback::ReferenceFallback;
-use super::runtime::launch::{Array, Context, Launch};
+use super::runtime::kernel::{Context, Kernel, TensorView};
 use code::Program;
 use lower::{Held, Source};
 use machine::{Fault, Machine, Sources, TILE};
@@ -73,10 +73,11 @@ impl Meaning {
         callable: &Callable,
         attrs: &[Option<Attr>],
         args: &[Source],
-        (outputs, alive): (&[Source], &[Option<Alive>]),
+        outputs: &[Source],
+        alive: &[Option<Alive>],
         interpreter: ReferenceFallback,
     ) -> Result<Meaning, ReferenceFallback> {
-        match results(callable, attrs, args, (outputs, alive)) {
+        match results(callable, attrs, args, outputs, alive) {
             Some((results, recurrence)) => {
                 let machines = Mutex::default();
                 Ok(Meaning { results, recurrence, interpreter, machines })
@@ -100,7 +101,8 @@ fn results(
     callable: &Callable,
     attrs: &[Option<Attr>],
     args: &[Source],
-    (outputs, alive): (&[Source], &[Option<Alive>]),
+    outputs: &[Source],
+    alive: &[Option<Alive>],
 ) -> Option<Results> {
     let all = || args.iter().chain(outputs);
     if !matches!(callable.kind, CallKind::Op(_)) || all().any(|s| s.0 == DType::Str) {
@@ -146,7 +148,7 @@ fn results(
             Some(_) => sources.extend_from_slice(outputs),
             None => sources.extend(found.iter().map(table)),
         }
-        let program = lower::lower(&code, (&sources, &of_sources), *dtype, wide)?;
+        let program = lower::lower(&code, &sources, &of_sources, *dtype, wide)?;
         let bytes = |t: &Elements| match t {
             Elements::Float(v) => Buffer::copy_of(bytemuck::cast_slice(v)),
             Elements::Int(v) => Buffer::copy_of(bytemuck::cast_slice(v)),
@@ -272,7 +274,7 @@ impl Meaning {
 }
 
 /// The elements of an array, row-major; copied to `to` if they do not lie so.
-fn dense<'a>(a: &Array<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
+fn dense<'a>(a: &TensorView<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
     let (size, len) = (a.dtype.size(), a.layout.len());
     if a.layout.is_dense() {
         let whole = a.layout.offset * size..(a.layout.offset + len) * size;
@@ -290,7 +292,7 @@ fn dense<'a>(a: &Array<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
     Ok(to.bytes())
 }
 
-impl Launch for Meaning {
+impl Kernel for Meaning {
     fn scratch(&self) -> u64 {
         self.interpreter.scratch()
     }
@@ -298,7 +300,7 @@ impl Launch for Meaning {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let mut copies: Vec<Buffer> = inputs.iter().map(|_| Buffer::default()).collect();

@@ -2,7 +2,7 @@
 
 use super::code::{Gather, Imm, Instr, Load, Outside};
 use super::elements;
-use super::machine::{Fault, Machine, Sources, TILE, fill_with, part};
+use super::machine::{Fault, Machine, Sources, Span, TILE, fill_with, part};
 use super::walk::{Axis, inside};
 use crate::pointwise::code::RegisterClass as Class;
 use crate::pointwise::ops::Tile;
@@ -28,7 +28,7 @@ impl Machine {
         i: &Instr,
         l: &Load,
         sources: &impl Sources,
-        (start, n): (usize, usize),
+        Span { start, n }: Span,
         dst: &mut Buffer,
     ) -> Result<bool, Fault> {
         let bytes = sources.bytes(l.source);
@@ -41,7 +41,7 @@ impl Machine {
             all &= (0..*extent).contains(&index.eval(&self.slots));
         }
         if uneven {
-            return self.load_checked(i, l, bytes, (start, n), dst).map(|()| false);
+            return self.load_checked(i, l, bytes, Span { start, n }, dst).map(|()| false);
         }
         self.tell(i, all);
         if !all {
@@ -98,7 +98,7 @@ impl Machine {
         i: &Instr,
         l: &Load,
         bytes: &[u8],
-        (start, n): (usize, usize),
+        Span { start, n }: Span,
         dst: &mut Buffer,
     ) -> Result<(), Fault> {
         fill_with(i.class, dst, n, filling(l.outside));
@@ -156,7 +156,7 @@ impl Machine {
         i: &Instr,
         g: &Gather,
         sources: &impl Sources,
-        (start, n): (usize, usize),
+        Span { start, n }: Span,
         dst: &mut Buffer,
     ) -> Result<bool, Fault> {
         let one = g.walk.one(start, n).is_some() && i.args.iter().all(|&a| self.is_one(a));

@@ -1,13 +1,13 @@
-//! Launches of fused pointwise expressions, and copies of strided views.
+//! Kernels of fused pointwise expressions, and copies of strided views.
 
 use super::casts::{self, Cast};
 use super::convert::by_size;
 use super::{ElementSource, Fused, Op, Ref, strided_copy};
-use crate::data_movement::lines::Lines;
-use crate::gemm::epilogue::chain_of_program;
+use crate::data_movement::row_copy::RowCopy;
+use crate::gemm::epilogue::tile_epilogue_of_program;
 use crate::layout::{Layout, coalesce, dense_strides, odometer};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
@@ -21,8 +21,8 @@ pub struct Map {
     len: usize,
     /// The input of bytes that alone decides each element of the one result.
     byte: Option<usize>,
-    /// The input that becomes the result step by step, and the elements of a row, where the program may be a chain that stays in registers.
-    chain: Option<(u16, usize)>,
+    /// The input to transform in place and the length of a row, where the program may be a tile epilogue that stays in registers.
+    epilogue: Option<(u16, usize)>,
     /// The cast that the whole program is, and the first element of its operand.
     cast: Option<(Cast, usize)>,
 }
@@ -83,8 +83,8 @@ impl Map {
     /// A program over `len` elements.
     pub fn new(fused: Fused, len: usize) -> Map {
         let byte = if len < TABULATED { None } else { only_byte(&fused) };
-        let (chain, cast) = (rows(&fused, len), only_cast(&fused));
-        Map { fused, len, byte, chain, cast }
+        let (epilogue, cast) = (rows(&fused, len), only_cast(&fused));
+        Map { fused, len, byte, epilogue, cast }
     }
 
     /// Computes the program for every byte, and looks up the elements.
@@ -107,11 +107,11 @@ impl Map {
     }
 }
 
-impl Launch for Map {
+impl Kernel for Map {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let bytes: SmallVec<[&[u8]; 16]> = inputs.iter().map(|i| i.bytes).collect();
@@ -130,15 +130,15 @@ impl Launch for Map {
             });
             return Ok(());
         }
-        if let Some((held, n)) = self.chain
+        if let Some((held, n)) = self.epilogue
             && let ElementSource::Dense(from) = self.fused.parts().1[held as usize]
-            && let Some(chain) = chain_of_program(&self.fused, held, &bytes, 1, n)
-            && chain.in_memory().is_empty()
+            && let Some(epilogue) = tile_epilogue_of_program(&self.fused, held, &bytes, 1, n)
+            && epilogue.in_memory().is_empty()
         {
             let from: &[f32] = &inputs[held as usize].typed()[from..];
             let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
             cx.threads.chunks(out, 1, GRAIN, |at, part| {
-                chain.map(&from[at..][..part.len()], at, part, n);
+                epilogue.map(&from[at..][..part.len()], at, part, n);
             });
             return Ok(());
         }
@@ -191,7 +191,7 @@ enum How {
     Runs,
     Turned(Turn),
     Repeated(Repeat),
-    Picked(Lines),
+    Picked(RowCopy),
 }
 
 /// A copy in which the source is contiguous along another axis than the result: blocks are turned.
@@ -411,16 +411,16 @@ impl Copy {
         let source = ElementSource::of(layout)?;
         let turned = Turn::of(layout).map(How::Turned);
         let how = turned.or_else(|| Repeat::of(layout).map(How::Repeated));
-        let how = how.or_else(|| Lines::of_view(dtype, layout).map(How::Picked));
+        let how = how.or_else(|| RowCopy::of_view(dtype, layout).map(How::Picked));
         Some(Copy { dtype, source, how: how.unwrap_or(How::Runs) })
     }
 }
 
-impl Launch for Copy {
+impl Kernel for Copy {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         if let How::Picked(lines) = &self.how {

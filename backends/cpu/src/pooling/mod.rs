@@ -3,15 +3,15 @@
 mod stencil;
 
 use super::conv::window::{MAX_SPATIAL, Window};
-use super::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 use mlc_vector::math;
 use stencil::{Planes, maxima, sums};
 
 /// Largest element of each window.
-pub const MAX: Maker = |s| make(s, PoolKind::Max);
+pub const MAX: KernelFactory = |s| make(s, PoolKind::Max);
 /// Sum of each window.
-pub const SUM: Maker = |s| make(s, PoolKind::Sum);
+pub const SUM: KernelFactory = |s| make(s, PoolKind::Sum);
 
 #[derive(Clone, Copy, Debug)]
 enum PoolKind {
@@ -27,14 +27,14 @@ struct Pool {
     at: usize,
 }
 
-fn make(site: &LaunchSite<'_>, kind: PoolKind) -> Option<Box<dyn Launch>> {
-    let x = &site.args.first()?.layout;
-    let out = &site.outputs[0].1;
-    if site.same_dtype()? != DType::F32 || !x.is_dense() || out.len() > MAX_SPATIAL + 2 {
+fn make(spec: &KernelSpec<'_>, kind: PoolKind) -> Option<Box<dyn Kernel>> {
+    let x = &spec.args.first()?.layout;
+    let out = &spec.outputs[0].1;
+    if spec.same_dtype()? != DType::F32 || !x.is_dense() || out.len() > MAX_SPATIAL + 2 {
         return None;
     }
     let (size, stride, low, dilation) =
-        (site.sizes(0)?, site.sizes(1)?, site.ints(2)?, site.sizes(4)?);
+        (spec.sizes(0)?, spec.sizes(1)?, spec.ints(2)?, spec.sizes(4)?);
     if stride.contains(&0) {
         return None;
     }
@@ -44,7 +44,7 @@ fn make(site: &LaunchSite<'_>, kind: PoolKind) -> Option<Box<dyn Launch>> {
     Some(Box::new(Pool { kind, window, planes, at: x.offset }))
 }
 
-impl Launch for Pool {
+impl Kernel for Pool {
     fn scratch(&self) -> u64 {
         self.planes.as_ref().map_or(0, Planes::scratch)
     }
@@ -52,7 +52,7 @@ impl Launch for Pool {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = &inputs[0].typed()[self.at..];

@@ -4,11 +4,11 @@
 
 pub(crate) mod steps;
 
-use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
+use super::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use super::runtime::threads::{SharedSlice, Threads};
-use super::runtime::weight_cache::{Pack, Part};
+use super::runtime::weight_cache::{Pack, SubMatrix};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_vector::functions::{Function, map};
 use mlc_vector::simd;
@@ -17,13 +17,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Long short-term memory.
-pub const LSTM: Maker = |s| make(s, Cell::Lstm { peepholes: false });
+pub const LSTM: KernelFactory = |s| make(s, Cell::Lstm { peepholes: false });
 /// Long short-term memory whose gates see the cell.
-pub const PEEPHOLE: Maker = |s| make(s, Cell::Lstm { peepholes: true });
+pub const PEEPHOLE: KernelFactory = |s| make(s, Cell::Lstm { peepholes: true });
 /// Simple recurrence.
-pub const SIMPLE: Maker = |s| make(s, Cell::Simple { rectified: false });
+pub const SIMPLE: KernelFactory = |s| make(s, Cell::Simple { rectified: false });
 /// Gated recurrent unit.
-pub const GRU: Maker = |s| make(s, Cell::Gru { reset_after: false });
+pub const GRU: KernelFactory = |s| make(s, Cell::Gru { reset_after: false });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
@@ -79,18 +79,18 @@ pub(super) struct Weight {
 }
 
 /// A weight in the form that products read.
-pub(super) enum Ready<'a> {
+pub(super) enum PackedWeight<'a> {
     Shared(&'a Pack<PackedRight>),
     Own(PackedRight),
 }
 
-impl Deref for Ready<'_> {
+impl Deref for PackedWeight<'_> {
     type Target = PackedRight;
 
     fn deref(&self) -> &PackedRight {
         match self {
-            Ready::Shared(p) => p,
-            Ready::Own(p) => p,
+            PackedWeight::Shared(p) => p,
+            PackedWeight::Own(p) => p,
         }
     }
 }
@@ -98,28 +98,35 @@ impl Deref for Ready<'_> {
 impl Weight {
     /// `rows` rows of `width` from `skip` elements on in an argument.
     pub(super) fn new(
-        site: &LaunchSite<'_>,
+        spec: &KernelSpec<'_>,
         arg: usize,
         skip: usize,
-        (rows, width): (usize, usize),
+        rows: usize,
+        width: usize,
     ) -> Weight {
-        let operand = &site.args[arg];
+        let operand = &spec.args[arg];
         let at = operand.layout.offset + skip;
         let sizes = (width, rows);
         let constant = operand.constant.as_ref().filter(|_| rows * width > 0);
-        let packed = constant
-            .map(|t| site.packs.right(t, Part { offset: at, row: 1, col: width as isize }, sizes));
+        let packed = constant.map(|t| {
+            spec.weights.right(
+                t,
+                SubMatrix { offset: at, row: 1, col: width as isize },
+                width,
+                rows,
+            )
+        });
         Weight { arg, at, sizes, packed }
     }
 
     /// The weight in the form that products read.
-    pub(super) fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
+    pub(super) fn ready(&self, inputs: &[TensorView<'_>]) -> PackedWeight<'_> {
         match &self.packed {
-            Some(p) => Ready::Shared(p),
+            Some(p) => PackedWeight::Shared(p),
             None => {
                 let (k, n) = self.sizes;
                 let data = inputs[self.arg].typed();
-                Ready::Own(PackedRight::new(&turned(data, self.at, k), k, n))
+                PackedWeight::Own(PackedRight::new(&turned(data, self.at, k), k, n))
             }
         }
     }
@@ -145,20 +152,20 @@ struct Recurrent {
     at: Vec<usize>,
 }
 
-fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
-    let dense = site.args.iter().all(|a| a.layout.is_dense() && a.dtype == DType::F32);
-    if !dense || site.args.len() != cell.arguments() {
+fn make(spec: &KernelSpec<'_>, cell: Cell) -> Option<Box<dyn Kernel>> {
+    let dense = spec.args.iter().all(|a| a.layout.is_dense() && a.dtype == DType::F32);
+    if !dense || spec.args.len() != cell.arguments() {
         return None;
     }
-    let [s, b, i] = *site.args[0].layout.shape.as_slice() else { return None };
-    let [d, _, h] = *site.args[2].layout.shape.as_slice() else { return None };
+    let [s, b, i] = *spec.args[0].layout.shape.as_slice() else { return None };
+    let [d, _, h] = *spec.args[2].layout.shape.as_slice() else { return None };
     let mut reverse = match d {
         1 => vec![false],
         2 => vec![false, true],
         _ => return None,
     };
     let mut cell = cell;
-    for a in site.attrs {
+    for a in spec.attrs {
         match a {
             Attr::Str(w) if w == "forward" && d == 1 => {}
             Attr::Str(w) if w == "reverse" && d == 1 => reverse = vec![true],
@@ -180,16 +187,16 @@ fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
     let (gates, joint) = (cell.gates(), cell.joint());
     let direction = |(d, &reverse): (usize, &bool)| {
         let skip = d * gates * h * h;
-        let late = || Weight::new(site, 2, skip + joint * h * h, (h, h));
+        let late = || Weight::new(spec, 2, skip + joint * h * h, h, h);
         Direction {
             reverse,
-            input: Weight::new(site, 1, d * gates * h * i, (gates * h, i)),
-            joint: Weight::new(site, 2, skip, (joint * h, h)),
+            input: Weight::new(spec, 1, d * gates * h * i, gates * h, i),
+            joint: Weight::new(spec, 2, skip, joint * h, h),
             hidden: (joint < gates).then(late),
         }
     };
     let directions = reverse.iter().enumerate().map(direction).collect();
-    let at = site.args.iter().map(|a| a.layout.offset).collect();
+    let at = spec.args.iter().map(|a| a.layout.offset).collect();
     Some(Box::new(Recurrent { cell, directions, s, b, i, h, at }))
 }
 
@@ -225,13 +232,21 @@ simd! {
     }
 }
 
-/// One step of one sequence: `x` and `g` hold the shares of input and state of the four gates. With peepholes the input, output and
-/// forget gate see the cell, each with its own weights. `sums` and `gates` are worked in.
+/// Scratch memory of a step: pre-activations and gates.
+struct GateScratch<'a> {
+    sums: &'a mut [f32],
+    gates: &'a mut [f32],
+}
+
+/// An LSTM step of one sequence: `x` and `g` are the projections of input and state to the four gates. Peepholes feed the cell to the input,
+/// output and forget gates.
 fn lstm_step(
-    (x, g): (&[f32], &[f32]),
+    x: &[f32],
+    g: &[f32],
     peepholes: Option<&[f32]>,
-    (h, c): (&mut [f32], &mut [f32]),
-    (sums, gates): (&mut [f32], &mut [f32]),
+    h: &mut [f32],
+    c: &mut [f32],
+    GateScratch { sums, gates }: GateScratch<'_>,
 ) {
     let n = h.len();
     added(x, g, sums);
@@ -266,7 +281,7 @@ simd! {
     }
 }
 
-/// One step of a simple recurrence. `sums` is worked in.
+/// A step of a simple RNN; `sums` is scratch.
 fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32], sums: &mut [f32]) {
     if rectified {
         return rectified_sums(x, g, h);
@@ -275,7 +290,7 @@ fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32], sums: &mut 
     map(Function::Tanh, h, sums);
 }
 
-/// What the reset gate lets pass of the state. `sums` is worked in.
+/// The state under the reset gate; `sums` is scratch.
 fn gru_reset(x: &[f32], g: &[f32], h: &[f32], passed: &mut [f32], sums: &mut [f32]) {
     let n = h.len();
     let sums = &mut sums[..n];
@@ -307,13 +322,15 @@ simd! {
     }
 }
 
-/// The new state of one sequence. `late` is the state's share of the hidden gate, which `reset` may scale. `sums` and `gates` are worked in.
+/// A GRU step of one sequence. `late` is the state's projection to the hidden gate, which the reset gate may scale.
 fn gru_step(
     reset: bool,
-    (x, g): (&[f32], &[f32]),
-    (late, bias): (&[f32], &[f32]),
+    x: &[f32],
+    g: &[f32],
+    late: &[f32],
+    bias: &[f32],
     h: &mut [f32],
-    (sums, gates): (&mut [f32], &mut [f32]),
+    GateScratch { sums, gates }: GateScratch<'_>,
 ) {
     let n = h.len();
     added(&x[..2 * n], &g[..2 * n], &mut sums[..2 * n]);
@@ -326,7 +343,7 @@ fn gru_step(
     mix(update, &new[..n], h);
 }
 
-impl Launch for Recurrent {
+impl Kernel for Recurrent {
     fn scratch(&self) -> u64 {
         let (_, len) = self.lens();
         (len as u64).saturating_mul(4 * self.directions.len() as u64)
@@ -335,7 +352,7 @@ impl Launch for Recurrent {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let args: SmallVec<[&[f32]; 8]> =
@@ -395,7 +412,7 @@ impl Recurrent {
     fn direction(
         &self,
         threads: &Threads,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         args: &[&[f32]],
         d: usize,
         y: &SharedSlice<'_, f32>,
@@ -412,7 +429,14 @@ impl Recurrent {
         let state = |from: &[f32], weight: &PackedRight, to: &mut [f32]| {
             let product =
                 |_| Product { left: Left::Plain(by(from, n)), right: Right::Packed(weight), at: 0 };
-            gemm(threads, GemmSizes { m: b, n: weight.n, k: n }, 1, product, to, Finish::Nothing);
+            gemm(
+                threads,
+                GemmSizes { m: b, n: weight.n, k: n },
+                1,
+                product,
+                to,
+                GemmEpilogue::Identity,
+            );
         };
         let wide = self.cell.joint() * n;
         let (passed, late) = spare.split_at_mut(b * n);
@@ -434,19 +458,19 @@ impl Recurrent {
                 let (x, g) = (&x[i * rows..][..rows], &step[i * wide..][..wide]);
                 // Of the hidden gate alone.
                 let own = &bias[2 * rows - n..];
-                let work = (&mut *sums, &mut *gates);
+                let work = GateScratch { sums, gates };
                 match (self.cell, &hidden) {
                     (Cell::Lstm { peepholes }, _) => {
                         let weights = peepholes.then(|| &args[6][d * 3 * n..][..3 * n]);
-                        lstm_step((x, g), weights, (h, &mut c[i * n..][..n]), work);
+                        lstm_step(x, g, weights, h, &mut c[i * n..][..n], work);
                     }
                     (Cell::Gru { .. }, Some(_)) => {
-                        gru_step(false, (x, g), (&late[i * n..], own), h, work);
+                        gru_step(false, x, g, &late[i * n..], own, h, work);
                     }
                     (Cell::Gru { .. }, None) => {
-                        gru_step(true, (x, g), (&g[2 * n..], own), h, work);
+                        gru_step(true, x, g, &g[2 * n..], own, h, work);
                     }
-                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h, work.0),
+                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h, work.sums),
                 }
             }
             // SAFETY: every direction writes its own part of each step.
@@ -460,7 +484,7 @@ impl Recurrent {
         &self,
         threads: &Threads,
         direction: &Direction,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         x: &[f32],
         bias: &[f32],
         all: &mut [f32],
@@ -487,7 +511,7 @@ impl Recurrent {
                     (rest, from) = (after, 0);
                 }
             };
-            gemm(threads, sizes, 1, product, all, Finish::Block(&add));
+            gemm(threads, sizes, 1, product, all, GemmEpilogue::Block(&add));
         });
     }
 }

@@ -3,10 +3,10 @@
 //! Sequences are computed from the longest to the shortest one, so that those that go on are the first rows of every product. Results that
 //! nothing reads are not written.
 
-use super::{Ready, Weight, add_products, by, mix, multiply_by};
-use crate::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
+use super::{PackedWeight, Weight, add_products, by, mix, multiply_by};
+use crate::gemm::{GemmEpilogue, GemmSizes, Left, Product, Right, gemm};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_vector::functions::{Function, map};
@@ -16,11 +16,11 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 /// Long short-term memory.
-pub const LSTM: Maker = |s| make(s, |s| Some(Cell::Lstm { coupled: s.bool(1)? }));
+pub const LSTM: KernelFactory = |s| make(s, |s| Some(Cell::Lstm { coupled: s.bool(1)? }));
 /// Gated recurrent unit.
-pub const GRU: Maker = |s| make(s, |s| Some(Cell::Gru { reset_after: s.int(1)? != 0 }));
+pub const GRU: KernelFactory = |s| make(s, |s| Some(Cell::Gru { reset_after: s.int(1)? != 0 }));
 /// Simple recurrence.
-pub const SIMPLE: Maker = |s| make(s, |_| Some(Cell::Simple));
+pub const SIMPLE: KernelFactory = |s| make(s, |_| Some(Cell::Simple));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
@@ -69,28 +69,28 @@ struct Steps {
 }
 
 fn make(
-    site: &LaunchSite<'_>,
-    cell: impl Fn(&LaunchSite<'_>) -> Option<Cell>,
-) -> Option<Box<dyn Launch>> {
-    let cell = cell(site)?;
-    let [s, d, b, _] = *site.args.first()?.layout.shape.as_slice() else { return None };
-    let [_, _, h] = *site.args[1].layout.shape.as_slice() else { return None };
+    spec: &KernelSpec<'_>,
+    cell: impl Fn(&KernelSpec<'_>) -> Option<Cell>,
+) -> Option<Box<dyn Kernel>> {
+    let cell = cell(spec)?;
+    let [s, d, b, _] = *spec.args.first()?.layout.shape.as_slice() else { return None };
+    let [_, _, h] = *spec.args[1].layout.shape.as_slice() else { return None };
     let kinds = cell.kinds();
     let is_number = |i: usize| if i == kinds || i == kinds + 3 { DType::I64 } else { DType::F32 };
-    let typed = site.args.iter().enumerate().all(|(i, a)| a.dtype == is_number(i));
-    if !typed || !site.args.iter().all(|a| a.layout.is_dense()) || site.args.len() != kinds + 4 {
+    let typed = spec.args.iter().enumerate().all(|(i, a)| a.dtype == is_number(i));
+    if !typed || !spec.args.iter().all(|a| a.layout.is_dense()) || spec.args.len() != kinds + 4 {
         return None;
     }
-    let most = site.float(0)? as f32;
+    let most = spec.float(0)? as f32;
     let rows = cell.gates() * h;
     let weight = |i: usize| {
         let hidden = (cell == Cell::Gru { reset_after: false })
-            .then(|| Weight::new(site, 1, i * rows * h + 2 * h * h, (h, h)));
-        (Weight::new(site, 1, i * rows * h, (rows, h)), hidden)
+            .then(|| Weight::new(spec, 1, i * rows * h + 2 * h * h, h, h));
+        (Weight::new(spec, 1, i * rows * h, rows, h), hidden)
     };
-    let at = site.args.iter().map(|a| a.layout.offset).collect();
+    let at = spec.args.iter().map(|a| a.layout.offset).collect();
     let weights = (0..d).map(weight).collect();
-    Some(Box::new(Steps { cell, extents: [s, d, b, h], weights, most, at, read: site.read.into() }))
+    Some(Box::new(Steps { cell, extents: [s, d, b, h], weights, most, at, read: spec.read.into() }))
 }
 
 /// An activation and its scales.
@@ -180,11 +180,11 @@ simd! {
     }
 }
 
-impl Launch for Steps {
+impl Kernel for Steps {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [_, d, b, h] = self.extents;
@@ -219,7 +219,7 @@ impl Launch for Steps {
 /// A direction of a run.
 struct Way<'a> {
     steps: &'a Steps,
-    inputs: &'a [Array<'a>],
+    inputs: &'a [TensorView<'a>],
     outs: &'a [SharedSlice<'a, f32>],
     d: usize,
     /// The sequences, from the longest to the shortest one, and the length of each.
@@ -284,12 +284,12 @@ impl<'a> Way<'a> {
     }
 
     /// The products of the first `m` lines.
-    fn product(&self, m: usize, from: &[f32], weight: &Ready<'_>, to: &mut [f32]) {
+    fn product(&self, m: usize, from: &[f32], weight: &PackedWeight<'_>, to: &mut [f32]) {
         let [.., k] = self.steps.extents;
         let product =
             |_| Product { left: Left::Plain(by(from, k)), right: Right::Packed(weight), at: 0 };
         let sizes = GemmSizes { m, n: weight.n, k };
-        gemm(self.threads, sizes, 1, product, &mut to[..m * weight.n], Finish::Nothing);
+        gemm(self.threads, sizes, 1, product, &mut to[..m * weight.n], GemmEpilogue::Identity);
     }
 
     fn lstm(&self, coupled: bool) {
@@ -428,9 +428,9 @@ enum Move {
 }
 
 /// Steps of sequences of different lengths in the order of time, or back.
-pub const IN_TIME: Maker = |s| moved(s, Move::InTime);
+pub const IN_TIME: KernelFactory = |s| moved(s, Move::InTime);
 /// The last step of each of them.
-pub const LAST: Maker = |s| moved(s, Move::Last);
+pub const LAST: KernelFactory = |s| moved(s, Move::Last);
 
 struct Moved {
     what: Move,
@@ -441,14 +441,14 @@ struct Moved {
     at: Vec<usize>,
 }
 
-fn moved(site: &LaunchSite<'_>, what: Move) -> Option<Box<dyn Launch>> {
-    let (lengths, data) = site.args.split_last()?;
-    let dense = site.args.iter().all(|a| a.layout.is_dense());
+fn moved(spec: &KernelSpec<'_>, what: Move) -> Option<Box<dyn Kernel>> {
+    let (lengths, data) = spec.args.split_last()?;
+    let dense = spec.args.iter().all(|a| a.layout.is_dense());
     if !dense || lengths.dtype != DType::I64 || data.iter().any(|a| a.dtype != DType::F32) {
         return None;
     }
-    let [s, d, b, g] = *site.args[0].layout.shape.as_slice() else { return None };
-    let reverse = match (what, site.attrs) {
+    let [s, d, b, g] = *spec.args[0].layout.shape.as_slice() else { return None };
+    let reverse = match (what, spec.attrs) {
         (Move::InTime, [Attr::Str(w)]) => match (w.as_str(), d) {
             ("forward", 1) => vec![false],
             ("reverse", 1) => vec![true],
@@ -458,15 +458,15 @@ fn moved(site: &LaunchSite<'_>, what: Move) -> Option<Box<dyn Launch>> {
         (Move::Last, []) => vec![false; d],
         _ => return None,
     };
-    let at = site.args.iter().map(|a| a.layout.offset).collect();
+    let at = spec.args.iter().map(|a| a.layout.offset).collect();
     Some(Box::new(Moved { what, extents: [s, d, b, g], reverse, at }))
 }
 
-impl Launch for Moved {
+impl Kernel for Moved {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [steps, d, b, g] = self.extents;

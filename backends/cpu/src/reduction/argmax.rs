@@ -1,10 +1,10 @@
-//! The first of the extremes along an axis: its place, or a one where it is and zeros elsewhere.
+//! Argmax and argmin along an axis, and hardmax.
 //!
-//! NaN comes before every other extreme as a place, and has no one.
+//! As an index, NaN comes before every other element; hardmax has no one for it.
 
 use crate::pointwise::convert::widen;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
 use mlc_vector::rows::{Join, joined};
@@ -14,13 +14,13 @@ use mlc_vector::simd;
 const GRAIN: usize = 1 << 15;
 
 /// The place of the greatest.
-pub const GREATEST: Maker = |site| places(site, Side::Greatest);
+pub const ARGMAX: KernelFactory = |spec| arg_extreme(spec, Side::Greatest);
 /// The place of the least.
-pub const LEAST: Maker = |site| places(site, Side::Least);
+pub const ARGMIN: KernelFactory = |spec| arg_extreme(spec, Side::Least);
 /// A one at the greatest.
-pub const ONE: Maker = |site| {
-    let axis = Axis::of(site)?;
-    (site.same_dtype()? == DType::F32).then(|| Box::new(One(axis)) as Box<dyn Launch>)
+pub const HARDMAX: KernelFactory = |spec| {
+    let axis = Axis::of(spec)?;
+    (spec.same_dtype()? == DType::F32).then(|| Box::new(Hardmax(axis)) as Box<dyn Kernel>)
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,9 +36,9 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(site: &LaunchSite<'_>) -> Option<Axis> {
-        let x = &site.args.first()?.layout;
-        let axis = usize::try_from(site.int(0)?).ok()?;
+    fn of(spec: &KernelSpec<'_>) -> Option<Axis> {
+        let x = &spec.args.first()?.layout;
+        let axis = usize::try_from(spec.int(0)?).ok()?;
         let n = *x.shape.get(axis)?;
         let inner = x.shape[axis + 1..].iter().product();
         let counted = n > 0 && i32::try_from(n).is_ok();
@@ -46,16 +46,16 @@ impl Axis {
     }
 }
 
-struct Places {
+struct ArgExtreme {
     axis: Axis,
     side: Side,
     dtype: DType,
 }
 
-fn places(site: &LaunchSite<'_>, side: Side) -> Option<Box<dyn Launch>> {
-    let (axis, dtype) = (Axis::of(site)?, site.args.first()?.dtype);
+fn arg_extreme(spec: &KernelSpec<'_>, side: Side) -> Option<Box<dyn Kernel>> {
+    let (axis, dtype) = (Axis::of(spec)?, spec.args.first()?.dtype);
     let known = matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16);
-    known.then(|| Box::new(Places { axis, side, dtype }) as Box<dyn Launch>)
+    known.then(|| Box::new(ArgExtreme { axis, side, dtype }) as Box<dyn Kernel>)
 }
 
 /// A float.
@@ -174,11 +174,11 @@ impl Axis {
     }
 }
 
-impl Launch for Places {
+impl Kernel for ArgExtreme {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let Axis { at, n, inner } = self.axis;
@@ -210,13 +210,13 @@ impl Launch for Places {
 }
 
 /// Ones at the greatest.
-struct One(Axis);
+struct Hardmax(Axis);
 
-impl Launch for One {
+impl Kernel for Hardmax {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let Axis { at, n, inner } = self.0;

@@ -6,7 +6,7 @@ use super::{BLOCK, Columns, Monoid, SHORT, row, rows};
 use crate::layout::{Merged, coalesce, dense_strides, odometer};
 use crate::pointwise::Fused;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use smallvec::SmallVec;
 
 /// A pointwise program over the axes of an operand, and the axes that go.
@@ -116,11 +116,11 @@ impl MapReduce {
     }
 }
 
-impl Launch for MapReduce {
+impl Kernel for MapReduce {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let bytes: SmallVec<[&[u8]; 16]> = inputs.iter().map(|i| i.bytes).collect();

@@ -11,7 +11,7 @@ mod softmax_columns;
 use super::layout::{Layout, Merged, coalesce, odometer};
 use super::pointwise::convert::int_at;
 use super::runtime::buffer::with_scratch;
-use super::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 use mlc_vector::math;
@@ -33,13 +33,13 @@ pub enum Monoid {
 }
 
 /// Sum over axes.
-pub const SUM: Maker = |s| make(s, Monoid::Sum);
+pub const SUM: KernelFactory = |s| make(s, Monoid::Sum);
 /// Product over axes.
-pub const PROD: Maker = |s| make(s, Monoid::Prod);
+pub const PROD: KernelFactory = |s| make(s, Monoid::Prod);
 /// Largest over axes.
-pub const MAX: Maker = |s| make(s, Monoid::Max);
+pub const MAX: KernelFactory = |s| make(s, Monoid::Max);
 /// Smallest over axes.
-pub const MIN: Maker = |s| make(s, Monoid::Min);
+pub const MIN: KernelFactory = |s| make(s, Monoid::Min);
 
 /// A reduction: walks of the axes that stay and of those that go.
 struct Reduce {
@@ -50,10 +50,10 @@ struct Reduce {
     offset: usize,
 }
 
-fn make(site: &LaunchSite<'_>, monoid: Monoid) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
-    let x = &site.args.first()?.layout;
-    let axes = site.sizes(0)?;
+fn make(spec: &KernelSpec<'_>, monoid: Monoid) -> Option<Box<dyn Kernel>> {
+    let dtype = spec.same_dtype()?;
+    let x = &spec.args.first()?.layout;
+    let axes = spec.sizes(0)?;
     let part = |gone: bool| {
         let of = |v: &[isize]| -> Vec<isize> {
             (0..x.rank()).filter(|i| axes.contains(i) == gone).map(|i| v[i]).collect()
@@ -254,11 +254,11 @@ impl<'a> Columns<'a> {
     }
 }
 
-impl Launch for Reduce {
+impl Kernel for Reduce {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let size = self.dtype.size();

@@ -7,7 +7,7 @@ use super::softmax_columns::{self, Columns};
 use crate::layout::{Layout, coalesce, odometer};
 use crate::pointwise::{ElementSource, load, store};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::arrays::array;
@@ -28,16 +28,16 @@ enum Norm {
 }
 
 /// Softmax along the axis of attribute 0.
-pub const SOFTMAX: Maker = |s| columns_or_rows(s, Columns::Softmax, Norm::Softmax);
+pub const SOFTMAX: KernelFactory = |s| columns_or_rows(s, Columns::Softmax, Norm::Softmax);
 /// Its logarithm.
-pub const LOG_SOFTMAX: Maker = |s| columns_or_rows(s, Columns::Logarithm, Norm::LogSoftmax);
+pub const LOG_SOFTMAX: KernelFactory = |s| columns_or_rows(s, Columns::Logarithm, Norm::LogSoftmax);
 /// Layer normalisation of the last axis; attribute 0 is epsilon.
-pub const LAYER: Maker = |s| make(s, Norm::Layer(s.float(0)? as f32), s.last_axis()?);
+pub const LAYER: KernelFactory = |s| make(s, Norm::Layer(s.float(0)? as f32), s.last_axis()?);
 /// Root-mean-square normalisation of the last axis; attribute 0 is epsilon.
-pub const ROOT_MEAN_SQUARE: Maker =
+pub const ROOT_MEAN_SQUARE: KernelFactory =
     |s| make(s, Norm::RootMeanSquare(s.float(0)? as f32), s.last_axis()?);
 
-impl LaunchSite<'_> {
+impl KernelSpec<'_> {
     fn sizes_of_axis(&self) -> Option<usize> {
         usize::try_from(self.int(0)?).ok()
     }
@@ -47,13 +47,13 @@ impl LaunchSite<'_> {
     }
 }
 
-fn columns_or_rows(site: &LaunchSite<'_>, of: Columns, norm: Norm) -> Option<Box<dyn Launch>> {
-    let axis = site.sizes_of_axis()?;
-    let columns = match site.same_dtype()? {
-        DType::F32 => softmax_columns::make(of, &site.args.first()?.layout, axis),
+fn columns_or_rows(spec: &KernelSpec<'_>, of: Columns, norm: Norm) -> Option<Box<dyn Kernel>> {
+    let axis = spec.sizes_of_axis()?;
+    let columns = match spec.same_dtype()? {
+        DType::F32 => softmax_columns::make(of, &spec.args.first()?.layout, axis),
         _ => None,
     };
-    columns.or_else(|| make(site, norm, axis))
+    columns.or_else(|| make(spec, norm, axis))
 }
 
 struct Rows {
@@ -68,26 +68,26 @@ struct Rows {
     inner: usize,
 }
 
-fn make(site: &LaunchSite<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
+fn make(spec: &KernelSpec<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Kernel>> {
+    let dtype = spec.same_dtype()?;
     if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
         return None;
     }
-    let x = &site.args.first()?.layout;
+    let x = &spec.args.first()?.layout;
     let n = *x.shape.get(axis)?;
     let inner = x.shape[axis + 1..].iter().product();
     let rows = axis_last(x, axis)?;
     let source = ElementSource::of(&rows)?;
     let beside = (dtype == DType::F32).then(|| Beside::of(&rows)).flatten();
     let params: Vec<ElementSource> =
-        site.args[1..].iter().map(|a| ElementSource::of(&a.layout)).collect::<Option<_>>()?;
+        spec.args[1..].iter().map(|a| ElementSource::of(&a.layout)).collect::<Option<_>>()?;
     let wanted = match norm {
         Norm::Softmax | Norm::LogSoftmax => 0,
         Norm::Layer(_) => 2,
         Norm::RootMeanSquare(_) => 1,
     };
     (params.len() == wanted).then(|| {
-        Box::new(Rows { norm, dtype, source, beside, params, n, inner }) as Box<dyn Launch>
+        Box::new(Rows { norm, dtype, source, beside, params, n, inner }) as Box<dyn Kernel>
     })
 }
 
@@ -128,11 +128,11 @@ fn dense_rows(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
 /// Elements of rows that are brought together before they are normalised.
 const BLOCK: usize = 8192;
 
-impl Launch for Rows {
+impl Kernel for Rows {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let n = self.n;

@@ -2,7 +2,7 @@
 //!
 //! Computed in f32, on f32 whose last axis lies densely; what else there is belongs to `normalisation`.
 
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::layout::{Layout, dense_strides, odometer};
 use mlc_vector::math;
@@ -27,7 +27,7 @@ pub enum Columns {
 }
 
 /// The kernel for a layout whose columns lie side by side; declines where they do not.
-pub fn make(of: Columns, x: &Layout, axis: usize) -> Option<Box<dyn Launch>> {
+pub fn make(of: Columns, x: &Layout, axis: usize) -> Option<Box<dyn Kernel>> {
     let last = x.rank().checked_sub(1).filter(|last| *last > axis)?;
     let width = x.shape[last];
     if width < NARROW || x.strides[last] != 1 {
@@ -56,11 +56,11 @@ struct Strips {
     lines: Vec<[usize; 2]>,
 }
 
-impl Launch for Strips {
+impl Kernel for Strips {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = inputs[0].typed();

@@ -1,8 +1,7 @@
-//! Lowers the plan's kernels to launches, for one assignment of the symbols.
+//! Lowers a plan's kernels to passes for one binding of the symbols, in the plan's order and memory.
 //!
-//! Each kernel becomes one step, in the plan's order and memory. If its implementation does not do all of it at once, a
-//! step has several passes. What reads only constants is computed here, once. If the inputs are given as well, everything is: this is
-//! how programs run whose shapes depend on data.
+//! A kernel that its implementation does not cover at once becomes several passes. Constant subgraphs are folded here. Given the inputs,
+//! everything is: so programs run whose shapes depend on data.
 
 use super::graph::{Group, KernelGraph, broken};
 use super::half_precision;
@@ -10,9 +9,9 @@ use super::layout::{Layout, PerAxis};
 use super::pointwise::fused::Copy;
 use super::registry::{Implementation, Native};
 use super::runtime::buffer::aligned;
-use super::runtime::launch::{Epilogue, Launch, LaunchOperand, LaunchSite, Maker};
+use super::runtime::kernel::{Epilogue, Kernel, KernelFactory, KernelSpec, OperandSpec};
 use super::runtime::threads::Threads;
-use super::runtime::weight_cache::PackedConstants;
+use super::runtime::weight_cache::WeightCache;
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
@@ -23,34 +22,34 @@ use mlc_dsl::typing::infer::{TypeError, infer};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-mod fuse;
-mod linked;
-mod mapped;
-mod other_extents;
+mod fuse_pointwise;
+mod fuse_reduction;
+mod incremental;
+mod kernel_cache;
+mod link;
 mod passes;
-mod prepared;
 mod rooms;
 
-pub use linked::{Resolved, Temp};
-use prepared::Occasion;
-pub use prepared::{KnownKernels, Location, Pass, PreparedKernel, Storage, TempId};
+use kernel_cache::KernelKeyRef;
+pub use kernel_cache::{BufferId, KernelCache, Location, Pass, PreparedKernel, Storage};
+pub use link::{PlacedBuffer, ResolvedPlan};
 
-/// What a program is resolved with, whatever its extents.
+/// What resolving needs besides extents.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct ResolveContext<'a> {
     pub graph: &'a KernelGraph,
-    /// Where its constants lie.
+    /// Locations of its constants.
     pub constants: &'a FxHashMap<Value, Location>,
     pub library: &'a Arc<Library>,
     pub threads: &'a Threads,
-    pub packs: &'a PackedConstants,
-    /// What was prepared before.
-    pub known: &'a KnownKernels,
-    /// Bytes that may be taken for what is computed before a run; `None` for what the machine has free.
+    pub weights: &'a WeightCache,
+    /// Kernels prepared before.
+    pub cache: &'a KernelCache,
+    /// Limit in bytes of what constant folding allocates; `None` for the machine's free memory.
     pub memory: Option<u64>,
 }
 
-/// Where the constants of a program lie.
+/// The locations of a program's constants.
 pub fn constants(program: &Program) -> FxHashMap<Value, Location> {
     let nodes = program.nodes.iter().zip(0..);
     let constants = nodes.filter_map(|(node, i)| match node.kind {
@@ -65,29 +64,29 @@ pub fn constants(program: &Program) -> FxHashMap<Value, Location> {
     constants.collect()
 }
 
-/// Where the values that are no constants lie, and the symbols that are known.
-pub struct Places {
+/// The locations of values other than constants, and the bound symbols.
+pub struct ValueLocations {
     pub symbols: SymbolBindings,
     of: FxHashMap<Value, Location>,
 }
 
 /// Resolves kernels one by one.
 pub struct Resolver<'a> {
-    cx: Surroundings<'a>,
+    cx: ResolveContext<'a>,
     plan: &'a Memory,
     symbols: SymbolBindings,
     places: FxHashMap<Value, Location>,
-    /// Where the values lie that lie as they did for other extents.
+    /// Locations that are the same as for other extents.
     others: Option<&'a FxHashMap<Value, Location>>,
-    /// What is prepared for the kernel that is resolved.
-    own: Draft<'a>,
-    /// Bytes taken for what is computed here.
+    /// The kernel being prepared.
+    draft: Draft<'a>,
+    /// Bytes allocated by constant folding.
     taken: u64,
-    /// Kernels that were not prepared before.
+    /// How many kernels were not in the cache.
     fresh: usize,
 }
 
-/// A kernel that is being prepared.
+/// A kernel being prepared.
 #[derive(Default)]
 struct Draft<'a> {
     kernel: usize,
@@ -99,23 +98,30 @@ struct Draft<'a> {
     constants: u64,
 }
 
+/// An operator with its arguments and the attributes' values.
+struct Application<'a> {
+    op: &'a str,
+    args: &'a [Value],
+    attrs: &'a [Attr],
+}
+
 /// A result of a pass: the value, if it has a name, its type and shape.
 type Output = (Option<Value>, DType, PerAxis<usize>);
 
 impl<'a> Resolver<'a> {
-    fn new(cx: Surroundings<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
-        let (places, own) = (FxHashMap::default(), Draft::default());
-        Resolver { cx, plan, symbols, places, others: None, own, taken: 0, fresh: 0 }
+    fn new(cx: ResolveContext<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
+        let (places, draft) = (FxHashMap::default(), Draft::default());
+        Resolver { cx, plan, symbols, places, others: None, draft, taken: 0, fresh: 0 }
     }
 
-    /// Resolves the whole program in the plan's memory, with the symbols that are known then. With `inputs` everything is
-    /// computed at once.
+    /// Resolves the whole program in the plan's memory; also returns the symbols bound meanwhile. With `inputs`, computes everything
+    /// at once.
     pub fn resolve(
-        cx: Surroundings<'a>,
+        cx: ResolveContext<'a>,
         symbols: SymbolBindings,
         plan: &'a Memory,
         inputs: Option<&[Tensor]>,
-    ) -> Result<(Resolved, Places), BackendError> {
+    ) -> Result<(ResolvedPlan, ValueLocations), BackendError> {
         let mut r = Resolver::new(cx, symbols, plan);
         r.inputs(inputs)?;
         let mut kernels = Vec::with_capacity(cx.graph.groups.len());
@@ -124,11 +130,11 @@ impl<'a> Resolver<'a> {
         }
         let outputs = cx.graph.program.outputs.iter().map(|(_, v)| r.output(*v));
         let outputs = outputs.collect::<Result<_, _>>()?;
-        let resolved = r.linked(kernels, outputs);
-        Ok((resolved, Places { symbols: r.symbols, of: r.places }))
+        let resolved = r.link(kernels, outputs);
+        Ok((resolved, ValueLocations { symbols: r.symbols, of: r.places }))
     }
 
-    /// Where an output lies.
+    /// The location of a program output.
     fn output(&mut self, v: Value) -> Result<Location, BackendError> {
         let place = self.aligned(self.place(v)?.clone());
         match place.layout.is_whole() || place.constant().is_none() {
@@ -137,7 +143,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A kernel, prepared now or for an earlier run that was alike to it. Where the inputs are `given`, it is computed, and not noted.
+    /// A kernel, from the cache or prepared now. With the inputs `given`, it is computed at once and not cached.
     fn prepared(
         &mut self,
         kernel: usize,
@@ -147,36 +153,36 @@ impl<'a> Resolver<'a> {
         let symbols: Vec<_> = group.symbols.iter().map(|s| self.symbols.get(s)).collect();
         let planned = self.plan.written(kernel);
         let reads = group.reads.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
-        let occasion = Occasion { symbols: &symbols, reads: &reads, planned };
-        if let Some(known) = self.cx.known.find(kernel, &occasion) {
+        let key_ref = KernelKeyRef { symbols: &symbols, reads: &reads, planned };
+        if let Some(known) = self.cx.cache.find(kernel, &key_ref) {
             self.places.extend(known.places.iter().cloned());
             known.learned.iter().for_each(|(e, n)| self.symbols.learn(e, *n));
             return Ok(known);
         }
-        let key = occasion.key();
-        self.own = Draft { kernel, planned, ..Draft::default() };
+        let key = key_ref.key();
+        self.draft = Draft { kernel, planned, ..Draft::default() };
         self.group(group)?;
         self.fresh += 1;
-        let Draft { passes, workspace, learned, constants, .. } = std::mem::take(&mut self.own);
+        let Draft { passes, workspace, learned, constants, .. } = std::mem::take(&mut self.draft);
         let mut places = Vec::with_capacity(group.outputs.len());
         for &v in &group.outputs {
             places.push((v, self.place(v)?.clone()));
         }
         if group.lasts {
-            places.iter().filter_map(|(_, l)| l.constant()).for_each(|t| self.cx.packs.keep(t));
+            places.iter().filter_map(|(_, l)| l.constant()).for_each(|t| self.cx.weights.keep(t));
         }
         let prepared = PreparedKernel { kernel, passes, workspace, places, learned, constants };
         let prepared = Arc::new(prepared);
         if !given || group.lasts {
-            self.cx.known.add(&prepared, key, group.lasts);
+            self.cx.cache.add(&prepared, key, group.lasts);
         }
         Ok(prepared)
     }
 
-    /// A value, aligned for its elements where it is a constant.
+    /// The same location; a constant is aligned for its elements.
     fn aligned(&self, place: Location) -> Location {
         let storage = match &place.storage {
-            Storage::Const(t) => Storage::Const(self.cx.packs.aligned(t)),
+            Storage::Const(t) => Storage::Const(self.cx.weights.aligned(t)),
             other => other.clone(),
         };
         Location { storage, ..place }
@@ -203,21 +209,21 @@ impl<'a> Resolver<'a> {
 
     fn memory_of_input(&self, input: usize) -> Storage {
         match self.room(input) {
-            Some(room) => Storage::Temp(TempId::of_room(room)),
+            Some(room) => Storage::Buffer(BufferId::of_room(room)),
             None => Storage::Input(input),
         }
     }
 
     fn layout_of_input(&self, storage: &Storage, shape: &[usize]) -> Layout {
         match storage {
-            Storage::Temp(t) => self.plan.rooms[t.slot].layout(shape),
+            Storage::Buffer(t) => self.plan.rooms[t.slot].layout(shape),
             _ => Layout::dense(shape),
         }
     }
 
-    /// Keeps a tensor that was computed, aligned for its elements.
+    /// A folded constant, aligned for its elements.
     fn constant(&mut self, t: Tensor) -> Storage {
-        self.own.constants = self.own.constants.saturating_add(t.bytes().len() as u64);
+        self.draft.constants = self.draft.constants.saturating_add(t.bytes().len() as u64);
         Storage::Const(aligned(t))
     }
 
@@ -253,7 +259,7 @@ impl<'a> Resolver<'a> {
                 self.fall_back(view)?;
             }
         }
-        if let Some(room) = self.plan.appended(self.own.kernel) {
+        if let Some(room) = self.plan.appended(self.draft.kernel) {
             return self.append(room, group);
         }
         match (&group.implementation, group.anchor) {
@@ -286,14 +292,14 @@ impl<'a> Resolver<'a> {
         types.map(result).collect()
     }
 
-    /// True if something reads a value of a kernel: another one, or what follows in it.
+    /// Whether another kernel or this one's epilogue reads a value.
     fn is_read(&self, v: Value, group: &Group) -> bool {
         let program = &self.cx.graph.program;
         let follows = |n: &NodeId| program.node(*n).args.contains(&v);
         group.outputs.contains(&v) || group.epilogue.iter().any(follows)
     }
 
-    /// True if the node is a new layout (or a copy) of its argument.
+    /// Resolves a view of its argument, or a copy; false if the node is neither.
     fn view(&mut self, id: NodeId, group: &Group) -> Result<bool, BackendError> {
         let node = self.cx.graph.program.node(id);
         let value = Value { node: id, output: 0 };
@@ -309,7 +315,7 @@ impl<'a> Resolver<'a> {
             Viewed::Layout(layout) => {
                 let seen = Location { layout, ..from };
                 let named = group.named.get(&value);
-                match named.is_some_and(|v| self.own.planned.iter().any(|p| p.value == *v)) {
+                match named.is_some_and(|v| self.draft.planned.iter().any(|p| p.value == *v)) {
                     true => self.copied(&seen, Some(value), &self.name(id))?,
                     false => seen,
                 }
@@ -324,7 +330,7 @@ impl<'a> Resolver<'a> {
         Ok(true)
     }
 
-    /// A dense copy of what is seen so, as the value.
+    /// A dense copy of a view, as the value.
     fn copied(
         &mut self,
         from: &Location,
@@ -332,24 +338,24 @@ impl<'a> Resolver<'a> {
         name: &str,
     ) -> Result<Location, BackendError> {
         let shape = from.layout.shape.clone();
-        let launch =
+        let kernel =
             Copy::new(from.dtype, &from.layout).ok_or_else(|| BackendError::Unsupported {
                 backend: "cpu",
                 what: format!("a view of {} axes", from.layout.rank()),
             })?;
         let outputs = [(value, from.dtype, shape)];
-        let places = self.pass(Box::new(launch), vec![from.clone()], &outputs, None, name)?;
+        let places = self.add_pass(Box::new(kernel), vec![from.clone()], &outputs, None, name)?;
         places.into_iter().next().ok_or_else(|| broken("a copy without a result"))
     }
 
-    /// Code for an operator, with what goes before and after it.
+    /// A hand-written kernel with its prologue and epilogue.
     fn native(
         &mut self,
         native: &Native,
         anchor: NodeId,
         group: &Group,
     ) -> Result<(), BackendError> {
-        if self.mapped(anchor, group)? {
+        if self.fuse_map_reduce(anchor, group)? {
             return Ok(());
         }
         let inside = |v: &Value| group.prologue.contains(&v.node);
@@ -357,21 +363,24 @@ impl<'a> Resolver<'a> {
         self.pointwise(&group.prologue, &wanted)?;
         let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
         if group.conditional {
-            self.admitted(anchor)?;
+            self.check_constraints(anchor)?;
         }
         let op = self.cx.library.node_name(&self.cx.graph.program, anchor);
-        let made = match native.maker(&op) {
-            Some(maker) => {
+        let kernel = match native.factory(&op) {
+            Some(factory) => {
                 let read: Vec<bool> =
                     outputs.iter().map(|o| o.0.is_some_and(|v| self.is_read(v, group))).collect();
                 let attrs = self.attrs(anchor);
-                self.make(maker, (&op, &group.arguments), &attrs, &outputs, &read)?
+                let call = Application { op: &op, args: &group.arguments, attrs: &attrs };
+                self.specialise(factory, call, &outputs, &read)?
             }
             None => None,
         };
-        match made {
-            // No code writes a state that nothing reads.
-            Some((launch, args)) => self.launch(launch, args, &self.held(outputs), anchor, group),
+        match kernel {
+            // Kernels do not write states that nothing reads.
+            Some((kernel, args)) => {
+                self.add_with_epilogue(kernel, args, &self.live_outputs(outputs), anchor, group)
+            }
             // A rank or an attribute that the code does not know, never an element type, which would be a fault of the plan: the
             // reference interpreter computes what a kernel covers otherwise.
             None => {
@@ -381,8 +390,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// An error if an operator does not admit the extents that symbols stand for: its code relies on what the declaration demands.
-    fn admitted(&self, id: NodeId) -> Result<(), BackendError> {
+    /// Checks the declaration's constraints at the bound extents: kernels rely on them.
+    fn check_constraints(&self, id: NodeId) -> Result<(), BackendError> {
         let node = self.cx.graph.program.node(id);
         let NodeKind::Apply(call, _) = node.kind else { return Ok(()) };
         let types =
@@ -395,10 +404,10 @@ impl<'a> Resolver<'a> {
         found.map(drop).map_err(reason)
     }
 
-    /// Launches an anchor and the pointwise operators that follow it: as its epilogue where it takes one.
-    fn launch(
+    /// Adds an anchor's kernel and the pointwise operators after it, as its epilogue where it takes one.
+    fn add_with_epilogue(
         &mut self,
-        launch: Box<dyn Launch>,
+        kernel: Box<dyn Kernel>,
         args: Vec<Location>,
         outputs: &[Output],
         anchor: NodeId,
@@ -408,97 +417,99 @@ impl<'a> Resolver<'a> {
         let result = Value { node: anchor, output: 0 };
         let shape = &outputs[0].2;
         let constant = args.iter().all(|a| a.constant().is_some());
-        if launch.takes_epilogue()
+        if kernel.takes_epilogue()
             && !group.epilogue.is_empty()
             && !constant
             && let [last] = group.outputs.as_slice()
             && *last != result
             && let Some((fused, extra, dtypes)) =
                 self.fuse(&group.epilogue, shape, Some(result), &[*last])?
-            && (launch.epilogue_converts() || outputs[0].1 == DType::F32 && dtypes == [DType::F32])
+            && (kernel.epilogue_converts() || outputs[0].1 == DType::F32 && dtypes == [DType::F32])
         {
             let inputs = args.into_iter().chain(extra).collect();
             let outputs = [(Some(*last), dtypes[0], shape.clone())];
-            self.named(launch, inputs, &outputs, Some(Epilogue { fused }), &name)?;
+            self.define_values(kernel, inputs, &outputs, Some(Epilogue { fused }), &name)?;
             return Ok(());
         }
-        self.named(launch, args, outputs, None, &name)?;
+        self.define_values(kernel, args, outputs, None, &name)?;
         self.pointwise(&group.epilogue, &group.outputs)
     }
 
-    /// A pass whose results have names from now on.
-    fn named(
+    /// Adds a pass and records the locations of its results.
+    fn define_values(
         &mut self,
-        launch: Box<dyn Launch>,
+        kernel: Box<dyn Kernel>,
         inputs: Vec<Location>,
         outputs: &[Output],
         epilogue: Option<Epilogue>,
         name: &str,
     ) -> Result<(), BackendError> {
-        let places = self.pass(launch, inputs, outputs, epilogue, name)?;
+        let places = self.add_pass(kernel, inputs, outputs, epilogue, name)?;
         let names = outputs.iter().map(|o| o.0).zip(places);
         self.places.extend(names.filter_map(|(v, p)| Some((v?, p))));
         Ok(())
     }
 
-    /// Prepares an operator on arguments; dense copies of them where it takes nothing else.
+    /// Specialises a kernel to its operands, or to dense copies of them if it takes no strides.
     #[allow(clippy::type_complexity, reason = "a kernel and its arguments")]
-    fn make(
+    fn specialise(
         &mut self,
-        maker: Maker,
-        (op, args): (&str, &[Value]),
-        attrs: &[Attr],
+        factory: KernelFactory,
+        Application { op, args, attrs }: Application<'_>,
         outputs: &[Output],
         read: &[bool],
-    ) -> Result<Option<(Box<dyn Launch>, Vec<Location>)>, BackendError> {
+    ) -> Result<Option<(Box<dyn Kernel>, Vec<Location>)>, BackendError> {
         let outputs: Vec<(DType, PerAxis<usize>)> =
             outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();
         let outputs = outputs.as_slice();
         let mut places: Vec<Location> =
             args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
-        self.as_if_alone(op, args, &mut places)?;
-        if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs, read)) {
-            return Ok(Some((launch, places)));
-        }
-        if let Some(launch) =
-            half_precision::make(maker, &self.site(attrs, &self.operands(&places), outputs, read))
+        self.drop_room_gaps(op, args, &mut places)?;
+        if let Some(kernel) =
+            factory(&self.kernel_spec(attrs, &self.operands(&places), outputs, read))
         {
-            return Ok(Some((launch, places)));
+            return Ok(Some((kernel, places)));
+        }
+        if let Some(kernel) = half_precision::make(
+            factory,
+            &self.kernel_spec(attrs, &self.operands(&places), outputs, read),
+        ) {
+            return Ok(Some((kernel, places)));
         }
         // A kernel that reads only dense operands may still take copies.
         if places.iter().all(|p| p.layout.is_dense()) {
             return Ok(None);
         }
-        let dense: Vec<LaunchOperand> = self
+        let dense: Vec<OperandSpec> = self
             .operands(&places)
             .into_iter()
-            .map(|o| LaunchOperand { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
+            .map(|o| OperandSpec { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
             .collect();
-        let site = self.site(attrs, &dense, outputs, read);
-        if maker(&site).is_none() && half_precision::make(maker, &site).is_none() {
+        let spec = self.kernel_spec(attrs, &dense, outputs, read);
+        if factory(&spec).is_none() && half_precision::make(factory, &spec).is_none() {
             return Ok(None);
         }
         for p in places.iter_mut().filter(|p| !p.layout.is_dense()) {
             *p = self.copied(p, None, "copy")?;
         }
         let operands = self.operands(&places);
-        let site = self.site(attrs, &operands, outputs, read);
-        let launch = maker(&site).or_else(|| half_precision::make(maker, &site));
-        Ok(launch.map(|launch| (launch, places)))
+        let spec = self.kernel_spec(attrs, &operands, outputs, read);
+        let kernel = factory(&spec).or_else(|| half_precision::make(factory, &spec));
+        Ok(kernel.map(|kernel| (kernel, places)))
     }
 
-    fn site<'s>(
+    fn kernel_spec<'s>(
         &'s self,
         attrs: &'s [Attr],
-        args: &'s [LaunchOperand],
+        args: &'s [OperandSpec],
         outputs: &'s [(DType, PerAxis<usize>)],
         read: &'s [bool],
-    ) -> LaunchSite<'s> {
-        LaunchSite { attrs, args, outputs, read, packs: self.cx.packs }
+    ) -> KernelSpec<'s> {
+        KernelSpec { attrs, args, outputs, read, weights: self.cx.weights }
     }
 
-    fn operands(&self, places: &[Location]) -> Vec<LaunchOperand> {
-        let operand = |p: &Location| LaunchOperand {
+    fn operands(&self, places: &[Location]) -> Vec<OperandSpec> {
+        let operand = |p: &Location| OperandSpec {
             dtype: p.dtype,
             layout: p.layout.clone(),
             constant: p.constant().cloned(),
@@ -507,11 +518,11 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Fewer bytes are not worth asking the system for.
+/// Smaller allocations are not checked against free memory.
 const SMALL: u64 = 64 << 20;
 
-/// Whether there is room for so many bytes: within `memory`, or what the machine has free. If not, that limit.
-pub fn room(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
+/// Checks an allocation against `memory` or the machine's free memory; the limit is the error.
+pub fn check_memory(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
     let limit = match memory {
         Some(limit) => limit,
         None if bytes < SMALL => return Ok(()),

@@ -1,20 +1,20 @@
-//! Passes: one launch with what it reads and writes, or its results if it depends only on constants.
+//! Adds passes, a kernel with its inputs and outputs each; folds those that read only constants.
 
-use super::{Location, NEEDS_DATA, Output, Pass, Resolver, Storage, TempId, room};
-use crate::data_movement::lines::Lines;
+use super::{BufferId, Location, NEEDS_DATA, Output, Pass, Resolver, Storage, check_memory};
+use crate::data_movement::row_copy::RowCopy;
 use crate::graph::broken;
 use crate::layout::Layout;
 use crate::meaning::Meaning;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::fallback;
-use crate::runtime::launch::{Array, Context, Epilogue, Launch};
+use crate::runtime::kernel::{Context, Epilogue, Kernel, TensorView};
 use bytes::Bytes;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::plan::Alive;
 
 impl Resolver<'_> {
-    /// A node by the reference interpreter, which also finds shapes that are not known.
+    /// Interprets a node, which also finds shapes that depend on data.
     pub(super) fn fall_back(&mut self, id: NodeId) -> Result<(), BackendError> {
         let node = self.cx.graph.program.node(id);
         let args = node.args.iter().map(|a| Ok(self.aligned(self.place(*a)?.clone())));
@@ -22,10 +22,10 @@ impl Resolver<'_> {
         let outputs = self.results(id);
         let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
         let own = args.iter().map(|p| count(&p.layout.shape));
-        let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.2));
-        let elements = own.chain(made).fold(0, u64::saturating_add);
+        let produced = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.2));
+        let elements = own.chain(produced).fold(0, u64::saturating_add);
         let program = &self.cx.graph.program;
-        let launch = fallback::ReferenceFallback::new(
+        let kernel = fallback::ReferenceFallback::new(
             elements,
             program,
             id,
@@ -34,26 +34,32 @@ impl Resolver<'_> {
         )?;
         let name = self.name(id);
         if let Some(outputs) = outputs {
-            let launch: Box<dyn Launch> = match moved(&launch, &args, &outputs) {
+            let kernel: Box<dyn Kernel> = match as_row_copy(&kernel, &args, &outputs) {
                 Some(lines) => Box::new(lines),
                 // What is computed once is computed as exactly as can be.
-                None if self.constants(&args).is_some() => Box::new(launch),
+                None if self.constants(&args).is_some() => Box::new(kernel),
                 None => {
-                    let alive: Vec<_> = outputs.iter().map(|o| self.alive(o)).collect();
-                    let launch = self.made(id, launch, &args, &outputs, &alive);
-                    return self.named(launch, args, &self.held(outputs), None, &name);
+                    let alive: Vec<_> = outputs.iter().map(|o| self.live_steps(o)).collect();
+                    let kernel = self.compile_meaning(id, kernel, &args, &outputs, &alive);
+                    return self.define_values(
+                        kernel,
+                        args,
+                        &self.live_outputs(outputs),
+                        None,
+                        &name,
+                    );
                 }
             };
-            return self.named(launch, args, &outputs, None, &name);
+            return self.define_values(kernel, args, &outputs, None, &name);
         }
-        let arrays = self
+        let views = self
             .constants(&args)
             .ok_or(BackendError::Unsupported { backend: "cpu", what: NEEDS_DATA.into() })?;
-        let results = launch.tensors(&arrays).map_err(|reason| self.fail(id, reason))?;
+        let results = kernel.tensors(&views).map_err(|reason| self.fail(id, reason))?;
         for (output, t) in results.into_iter().enumerate() {
             for (e, &d) in node.types[output].shape.iter().zip(t.shape()) {
                 self.symbols.learn(e, d as i64);
-                self.own.learned.push((e.clone(), d as i64));
+                self.draft.learned.push((e.clone(), d as i64));
             }
             let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
             let storage = self.constant(t);
@@ -63,33 +69,33 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Which steps of a result are in memory, if not all.
-    fn alive(&self, (value, ..): &Output) -> Option<Alive> {
-        let v = (*value)?;
+    /// The live steps of a state, if not all are.
+    fn live_steps(&self, output: &Output) -> Option<Alive> {
+        let v = output.0?;
         let alive = Alive::of_unread(&self.cx.graph.program, self.cx.library, v)?;
-        let is_read = self.is_read(v, &self.cx.graph.groups[self.own.kernel]);
+        let is_read = self.is_read(v, &self.cx.graph.groups[self.draft.kernel]);
         (!is_read).then_some(alive)
     }
 
-    /// Results as far as they are in memory.
-    pub(super) fn held(&self, mut outputs: Vec<Output>) -> Vec<Output> {
+    /// Results with the shapes of their live steps.
+    pub(super) fn live_outputs(&self, mut outputs: Vec<Output>) -> Vec<Output> {
         for output in &mut outputs {
-            if let Some(alive) = self.alive(output) {
+            if let Some(alive) = self.live_steps(output) {
                 output.2 = alive.shape(std::mem::take(&mut output.2));
             }
         }
         outputs
     }
 
-    /// An operator computed from its meaning in vectors, or else by the reference interpreter.
-    fn made(
+    /// Vector code compiled from an operator's meaning, or else the reference interpreter.
+    fn compile_meaning(
         &self,
         id: NodeId,
         interpreter: fallback::ReferenceFallback,
         args: &[Location],
         outputs: &[Output],
         alive: &[Option<Alive>],
-    ) -> Box<dyn Launch> {
+    ) -> Box<dyn Kernel> {
         let interpreter = interpreter.without(alive.iter().map(Option::is_some).collect());
         let NodeKind::Apply(call, _) = &self.cx.graph.program.node(id).kind else {
             return Box::new(interpreter);
@@ -98,27 +104,27 @@ impl Resolver<'_> {
         let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.to_vec())).collect();
         let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.to_vec())).collect();
         let callable = self.cx.library.call(*call);
-        match Meaning::new(callable, &attrs, &args, (&outputs, alive), interpreter) {
+        match Meaning::new(callable, &attrs, &args, &outputs, alive, interpreter) {
             Ok(meaning) => Box::new(meaning),
             Err(interpreter) => Box::new(interpreter),
         }
     }
 
-    /// The arguments as arrays, if all are constant.
-    fn constants<'s>(&'s self, args: &'s [Location]) -> Option<Vec<Array<'s>>> {
+    /// The arguments as tensor views, if all are constant.
+    fn constants<'s>(&'s self, args: &'s [Location]) -> Option<Vec<TensorView<'s>>> {
         let array = |p: &'s Location| {
             let bytes = p.constant()?.bytes();
-            Some(Array { dtype: p.dtype, layout: &p.layout, bytes })
+            Some(TensorView { dtype: p.dtype, layout: &p.layout, bytes })
         };
         args.iter().map(array).collect()
     }
 
-    /// Counts bytes that are allocated now.
-    fn take(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
+    /// Accounts for bytes allocated by constant folding.
+    fn account(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
         self.taken = self.taken.saturating_add(bytes);
-        // What is taken is missing from what the machine has free.
+        // What is allocated is missing from what the machine has free.
         let needed = if self.cx.memory.is_some() { self.taken } else { bytes };
-        room(needed, self.cx.memory).map_err(|limit| BackendError::Memory {
+        check_memory(needed, self.cx.memory).map_err(|limit| BackendError::Memory {
             op: name.into(),
             what: "its results, computed before the run,".into(),
             bytes: needed,
@@ -127,26 +133,26 @@ impl Resolver<'_> {
     }
 
     /// The buffer of a result: the plan's, or one of the kernel's workspace.
-    fn buffer(&mut self, value: Option<Value>, bytes: usize) -> Result<TempId, BackendError> {
-        let kernel = self.own.kernel;
+    fn buffer(&mut self, value: Option<Value>, bytes: usize) -> Result<BufferId, BackendError> {
+        let kernel = self.draft.kernel;
         let named = &self.cx.graph.groups[kernel].named;
         let planned = value.and_then(|v| named.get(&v));
-        let slot = planned.and_then(|v| self.own.planned.iter().position(|p| p.value == *v));
+        let slot = planned.and_then(|v| self.draft.planned.iter().position(|p| p.value == *v));
         if let Some(slot) = slot {
             // With extents that only constants decide, this is not the last try.
-            return match self.own.planned[slot].bytes == bytes as u64 || self.plan.nominal {
-                true => Ok(TempId { kernel, slot }),
+            return match self.draft.planned[slot].bytes == bytes as u64 || self.plan.nominal {
+                true => Ok(BufferId { kernel, slot }),
                 false => Err(broken("a buffer has not the size of its value")),
             };
         }
-        self.own.workspace.push(bytes);
-        Ok(TempId { kernel, slot: self.own.planned.len() + self.own.workspace.len() - 1 })
+        self.draft.workspace.push(bytes);
+        Ok(BufferId { kernel, slot: self.draft.planned.len() + self.draft.workspace.len() - 1 })
     }
 
     /// Adds a pass to the kernel, or runs it now if it reads only constants.
-    pub(super) fn pass(
+    pub(super) fn add_pass(
         &mut self,
-        launch: Box<dyn Launch>,
+        kernel: Box<dyn Kernel>,
         inputs: Vec<Location>,
         outputs: &[Output],
         epilogue: Option<Epilogue>,
@@ -164,9 +170,9 @@ impl Resolver<'_> {
         }
         if epilogue.is_none() && inputs.iter().all(|p| p.constant().is_some()) {
             let inputs: Vec<Location> = inputs.into_iter().map(|p| self.aligned(p)).collect();
-            let bytes = sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64));
-            self.take(bytes, name)?;
-            let tensors = self.now(&*launch, &inputs, outputs, &sizes, name)?;
+            let bytes = sizes.iter().fold(kernel.scratch(), |n, &b| n.saturating_add(b as u64));
+            self.account(bytes, name)?;
+            let tensors = self.run_on_constants(&*kernel, &inputs, outputs, &sizes, name)?;
             let kept = tensors.into_iter().map(|t| self.constant(t)).collect::<Vec<_>>();
             return Ok(kept.into_iter().zip(outputs).map(|(c, o)| place(c, o)).collect());
         }
@@ -175,36 +181,36 @@ impl Resolver<'_> {
         for (o, bytes) in outputs.iter().zip(sizes) {
             let t = self.buffer(o.0, bytes)?;
             written.push(t);
-            places.push(place(Storage::Temp(t), o));
+            places.push(place(Storage::Buffer(t), o));
         }
         let name = name.to_string();
         let held = |(i, place): (usize, Location)| match place.constant() {
-            Some(_) if i < own && !launch.reads(i) => {
+            Some(_) if i < own && !kernel.reads(i) => {
                 Location { storage: Storage::Unread, ..place }
             }
-            Some(_) if i < own && !launch.aligns(i) => place,
+            Some(_) if i < own && !kernel.aligns(i) => place,
             _ => self.aligned(place),
         };
         let inputs = inputs.into_iter().enumerate().map(held).collect();
-        self.own.passes.push(Pass { launch, inputs, own, outputs: written, epilogue, name });
+        self.draft.passes.push(Pass { kernel, inputs, own, outputs: written, epilogue, name });
         Ok(places)
     }
 
-    /// The results of a launch that reads only constants.
-    fn now(
+    /// The results of a kernel that reads only constants.
+    fn run_on_constants(
         &self,
-        launch: &dyn Launch,
+        kernel: &dyn Kernel,
         inputs: &[Location],
         outputs: &[Output],
         sizes: &[usize],
         name: &str,
     ) -> Result<Vec<Tensor>, BackendError> {
         let fail = |reason| BackendError::Operator { op: name.into(), reason };
-        let arrays = self.constants(inputs).unwrap_or_default();
+        let views = self.constants(inputs).unwrap_or_default();
         let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
         let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
         let cx = Context { threads: self.cx.threads, epilogue: None };
-        launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
+        kernel.run(&cx, &views, &mut outs).map_err(fail)?;
         let tensor = |(b, (_, dtype, shape)): (Buffer, &Output)| {
             Tensor::new(*dtype, shape.to_vec(), Bytes::from_owner(b))
                 .map_err(|e| fail(e.to_string()))
@@ -223,12 +229,12 @@ fn size(dtype: DType, shape: &[usize], name: &str) -> Result<usize, BackendError
     })
 }
 
-/// The copy that an operator is whose elements are those of its operand, at places that no element decides.
-fn moved(
+/// An operator that only moves its operand's elements, at indices that depend on no data, as a copy.
+fn as_row_copy(
     operator: &fallback::ReferenceFallback,
     args: &[Location],
     outputs: &[Output],
-) -> Option<Lines> {
+) -> Option<RowCopy> {
     let ([x], [(_, dtype, shape)]) = (args, outputs) else { return None };
     let usable = x.layout.is_dense() && x.dtype == *dtype && *dtype != DType::Str;
     let constant = x.constant().is_some();
@@ -236,5 +242,5 @@ fn moved(
         return None;
     }
     let places = operator.places(&x.layout.shape, shape)?;
-    Lines::of_places(*dtype, shape, &places, x.layout.offset)
+    RowCopy::of_places(*dtype, shape, &places, x.layout.offset)
 }

@@ -1,10 +1,10 @@
-//! Outputs that lie behind what is valid of an input: all that their kernel does is to write there.
+//! Outputs appended to an input's memory (its spare room): their kernel writes only what is new.
 
-use super::{Location, Pass, Resolver, Storage, TempId};
+use super::{BufferId, Location, Pass, Resolver, Storage};
 use crate::data_movement::Append;
 use crate::graph::{Group, broken};
 use crate::layout::{Layout, PerAxis};
-use crate::registry::is_alike_anywhere;
+use crate::registry::is_layout_invariant;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{NodeId, Value};
 use mlc_dsl::layout::strided_views::{self, Viewed};
@@ -37,7 +37,7 @@ impl Resolver<'_> {
         let first = parts.remove(0);
         // What is empty may be a view of the same memory.
         parts.retain(|part| !part.layout.is_empty());
-        let at = TempId::of_room(room);
+        let at = BufferId::of_room(room);
         let mut shape = first.layout.shape.clone();
         let mut to = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -53,25 +53,25 @@ impl Resolver<'_> {
         };
         let to: Option<Vec<Layout>> = to.into_iter().map(place).collect();
         let dtype = first.dtype;
-        let launch = Box::new(Append { dtype, to: to.ok_or_else(unlike)? });
-        self.appending(launch, parts, at, anchor);
-        let storage = Storage::Temp(at);
+        let kernel = Box::new(Append { dtype, to: to.ok_or_else(unlike)? });
+        self.push_append(kernel, parts, at, anchor);
+        let storage = Storage::Buffer(at);
         self.places.insert(value, Location { dtype, layout: grown, storage });
         Ok(())
     }
 
     /// Shows what has gaps for the sake of room as it lies in a run whose inputs are dense, where results may depend on that.
-    pub(super) fn as_if_alone(
+    pub(super) fn drop_room_gaps(
         &mut self,
         op: &str,
         args: &[Value],
         places: &mut [Location],
     ) -> Result<(), BackendError> {
-        if is_alike_anywhere(op) {
+        if is_layout_invariant(op) {
             return Ok(());
         }
         for (v, p) in args.iter().zip(places) {
-            let in_room = matches!(p.storage, Storage::Temp(t) if t.room().is_some());
+            let in_room = matches!(p.storage, Storage::Buffer(t) if t.room().is_some());
             if in_room {
                 *p = self.without_gaps(*v, p)?;
             }
@@ -104,10 +104,16 @@ impl Resolver<'_> {
         Ok(Location { layout, ..dense })
     }
 
-    fn appending(&mut self, launch: Box<Append>, parts: Vec<Location>, at: TempId, anchor: NodeId) {
+    fn push_append(
+        &mut self,
+        kernel: Box<Append>,
+        parts: Vec<Location>,
+        at: BufferId,
+        anchor: NodeId,
+    ) {
         let own = parts.len();
         let inputs = parts.into_iter().map(|p| self.aligned(p)).collect();
         let (name, outputs) = (self.name(anchor), vec![at]);
-        self.own.passes.push(Pass { launch, inputs, own, outputs, epilogue: None, name });
+        self.draft.passes.push(Pass { kernel, inputs, own, outputs, epilogue: None, name });
     }
 }

@@ -1,4 +1,4 @@
-//! Slices of one block of memory, borrowed for one launch: those that it writes, and everything between them.
+//! Slices of the arena, borrowed for one kernel: those that it writes, and everything between them.
 //!
 //! Never gives a byte both to a writer and to anyone else: a plan whose buffers overlap is an error, not a race.
 
@@ -65,7 +65,8 @@ impl<'a> Lent<'a> {
     }
 
     /// A part that is only read.
-    pub fn read(&self, (start, len): Part) -> Option<&'a [u8]> {
+    pub fn read(&self, part: Part) -> Option<&'a [u8]> {
+        let (start, len) = part;
         if len == 0 {
             return Some(nothing());
         }

@@ -1,6 +1,6 @@
 //! Runs nodes that no kernel computes in the reference interpreter.
 
-use super::launch::{Array, Context, Launch};
+use super::kernel::{Context, Kernel, TensorView};
 use crate::pointwise::{ElementSource, strided_copy};
 use bytes::Bytes;
 use mlc_backends::BackendError;
@@ -50,7 +50,7 @@ impl ReferenceFallback {
         ReferenceFallback { unread, ..self }
     }
 
-    pub fn tensors(&self, inputs: &[Array<'_>]) -> Result<Vec<Tensor>, String> {
+    pub fn tensors(&self, inputs: &[TensorView<'_>]) -> Result<Vec<Tensor>, String> {
         let args = inputs
             .iter()
             .map(|a| dense(a).map(|t| Interpreted::from_tensor(&t)))
@@ -90,7 +90,7 @@ impl ReferenceFallback {
     }
 }
 
-impl Launch for ReferenceFallback {
+impl Kernel for ReferenceFallback {
     fn is_interpreted(&self) -> bool {
         true
     }
@@ -102,7 +102,7 @@ impl Launch for ReferenceFallback {
     fn run(
         &self,
         _: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         for (i, (t, out)) in self.tensors(inputs)?.iter().zip(outputs).enumerate() {
@@ -119,7 +119,7 @@ impl Launch for ReferenceFallback {
 }
 
 /// A dense tensor of an array's elements.
-fn dense(a: &Array<'_>) -> Result<Tensor, String> {
+fn dense(a: &TensorView<'_>) -> Result<Tensor, String> {
     let source = ElementSource::of(a.layout).ok_or("a view of too many axes")?;
     let len = a.layout.len();
     macro_rules! go {

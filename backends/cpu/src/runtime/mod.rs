@@ -1,9 +1,9 @@
-//! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
+//! Runs a compiled plan: intermediate values in one arena per concurrent run, results in buffers that are returned.
 
 mod arena;
 pub(crate) mod buffer;
 pub(crate) mod fallback;
-pub(crate) mod launch;
+pub(crate) mod kernel;
 mod results;
 mod stream;
 pub(crate) mod threads;
@@ -11,38 +11,38 @@ pub(crate) mod weight_cache;
 
 use super::graph::{self, KernelGraph, broken};
 use super::resolve::{
-    self, KnownKernels, Location, NEEDS_DATA, Pass, Places, Resolved, Resolver, Storage,
-    Surroundings, Temp, room,
+    self, KernelCache, Location, NEEDS_DATA, Pass, PlacedBuffer, ResolveContext, ResolvedPlan,
+    Resolver, Storage, ValueLocations, check_memory,
 };
 use arena::{Lent, Part, emptied, lend, nothing};
 use buffer::{Buffer, BufferPool, aligned, is_aligned};
 use indexmap::IndexMap;
-use launch::{Array, Context};
+use kernel::{Context, TensorView};
 use mlc_backends::state::{State, Step};
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
 use mlc_dsl::ir::{Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, MemoryAt, Plan, PlannedBuffer, Room};
-use results::{Around, Held, leaf};
+use results::{Held, RunIo, leaf};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use threads::Threads;
-use weight_cache::PackedConstants;
+use weight_cache::WeightCache;
 
-/// Bytes of prepared kernels that are kept for the next run with the same extents.
+/// Bytes of prepared kernels kept for later runs with the same extents.
 const KEPT: u64 = 16 << 20;
 
-/// Among how many of the last extents those of steps of streams are kept: runs that are made at the same time.
+/// How many of the latest extents are kept for streams: concurrent streams.
 const STREAMS: usize = 8;
 
-/// Extents that memory is kept in mind for.
+/// How many placements are cached by extents.
 const PLACED: usize = 64;
 
-/// The extent for which memory is found out where this one is needed: a quarter more at most.
+/// The extent for which memory is planned: at most a quarter more.
 fn rounded_up(n: i64) -> i64 {
     let step = 1 << n.max(1).ilog2().saturating_sub(2);
     n.checked_add(step - 1).map_or(n, |n| n / step * step)
@@ -57,30 +57,30 @@ pub struct CompiledPlan {
     pub(crate) graph: KernelGraph,
     pub(crate) library: Arc<Library>,
     threads: Arc<Threads>,
-    packs: PackedConstants,
+    weights: WeightCache,
     constants: FxHashMap<Value, Location>,
     /// Bytes that buffers may take; `None` for what the machine has free.
     pub(crate) memory: Option<u64>,
-    kernels: KnownKernels,
-    /// Launches by what they are prepared for, the last used at the end.
-    ready: Mutex<IndexMap<Extents, Arc<Ready>>>,
-    /// The last ones for which all kernels were looked at.
-    whole: Mutex<Option<Arc<Whole>>>,
-    /// Memory by the symbols' values, rounded up, and the inputs with room.
+    kernels: KernelCache,
+    /// Runnable plans by extents, least recently used first.
+    ready: Mutex<IndexMap<Extents, Arc<RunnablePlan>>>,
+    /// The latest plan that was resolved in full.
+    base: Mutex<Option<Arc<ResolveBase>>>,
+    /// Memory by rounded-up extents and the inputs with room.
     placed: Mutex<Placed>,
-    /// Outputs and inputs of which it is known that they do not lie in one memory.
+    /// Pairs of output and input known not to share memory.
     pub(crate) apart: Mutex<HashSet<(usize, usize)>>,
-    /// What no run works in at the moment.
+    /// Idle workspaces.
     free: Mutex<Vec<Workspace>>,
     results: Arc<BufferPool>,
 }
 
-/// What launches are prepared for.
+/// What a plan is resolved for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extents {
     /// The symbols' values.
     pub symbols: SymbolBindings,
-    /// The inputs that have room, if their outputs can lie there.
+    /// The inputs with room that their outputs may be appended to.
     pub rooms: Vec<Room>,
 }
 
@@ -90,26 +90,26 @@ impl From<SymbolBindings> for Extents {
     }
 }
 
-/// A program that was resolved for some extents: the start for others.
-struct Whole {
+/// A program resolved in full: the base of incremental resolution.
+struct ResolveBase {
     rooms: Vec<Room>,
-    resolved: Arc<Resolved>,
-    places: Places,
+    resolved: Arc<ResolvedPlan>,
+    places: ValueLocations,
     memory: MemoryAt,
 }
 
-/// Launches in the plan's memory.
-pub struct Ready {
-    pub resolved: Arc<Resolved>,
-    /// The part of the block that each buffer has; `None` for results.
+/// A resolved plan with its memory.
+pub struct RunnablePlan {
+    pub resolved: Arc<ResolvedPlan>,
+    /// Each buffer's part of the block; `None` for results.
     pub(super) parts: Vec<Option<Part>>,
     pub(super) results: Arc<BufferPool>,
 }
 
-/// What a run works in, kept for the next one.
+/// The memory of a run, reused by later ones.
 #[derive(Default)]
 struct Workspace {
-    /// Where buffers lie.
+    /// The arena.
     block: Buffer,
     /// Results that are computed, by their buffer's number; none between runs.
     results: Vec<Option<Held<'static>>>,
@@ -118,17 +118,17 @@ struct Workspace {
     lists: Lists<'static>,
 }
 
-/// What a launch is told, in lists that the next launch uses again.
+/// Argument lists of a kernel call, reused by the next one.
 #[derive(Default)]
 struct Lists<'a> {
     lent: Lent<'a>,
-    arrays: Vec<Array<'a>>,
+    views: Vec<TensorView<'a>>,
     extra: Vec<&'a [u8]>,
     outs: Vec<&'a mut [u8]>,
 }
 
 impl CompiledPlan {
-    /// Reads the plan; with static shapes the launches are prepared at once.
+    /// Reads the plan; with static shapes, resolves it at once.
     pub fn new(
         plan: &Plan,
         library: Arc<Library>,
@@ -139,15 +139,15 @@ impl CompiledPlan {
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
         let compiled = CompiledPlan {
             plan: plan.clone(),
-            packs: PackedConstants::of(&graph.program.consts),
+            weights: WeightCache::new(&graph.program.consts),
             constants: resolve::constants(&graph.program),
             graph,
             library,
             threads,
             memory,
-            kernels: KnownKernels::default(),
+            kernels: KernelCache::default(),
             ready: Mutex::default(),
-            whole: Mutex::default(),
+            base: Mutex::default(),
             placed: Mutex::default(),
             apart: Mutex::default(),
             free: Mutex::default(),
@@ -162,14 +162,14 @@ impl CompiledPlan {
         Ok(compiled)
     }
 
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
+    fn resolve_context(&self) -> ResolveContext<'_> {
+        ResolveContext {
             graph: &self.graph,
             constants: &self.constants,
             library: &self.library,
             threads: &self.threads,
-            packs: &self.packs,
-            known: &self.kernels,
+            weights: &self.weights,
+            cache: &self.kernels,
             memory: self.memory,
         }
     }
@@ -179,21 +179,21 @@ impl CompiledPlan {
         symbols: &SymbolBindings,
         memory: &Memory,
         inputs: Option<&[Tensor]>,
-    ) -> Result<(Resolved, Places), BackendError> {
-        let cx = self.surroundings();
+    ) -> Result<(ResolvedPlan, ValueLocations), BackendError> {
+        let cx = self.resolve_context();
         self.threads.enter(|| Resolver::resolve(cx, symbols.clone(), memory, inputs))
     }
 
-    /// The launches for these extents, in the memory of the plan that they bind.
-    fn launches(&self, extents: &Extents) -> Result<Arc<Resolved>, BackendError> {
+    /// Resolves the plan for these extents.
+    fn resolve_for(&self, extents: &Extents) -> Result<Arc<ResolvedPlan>, BackendError> {
         let Extents { symbols, rooms } = extents;
         if !self.plan.memory.nominal && rooms.is_empty() {
             return Ok(Arc::new(self.resolve(symbols, &self.plan.memory, None)?.0));
         }
-        let lock = || self.whole.lock().unwrap_or_else(|e| e.into_inner());
-        let whole = lock().clone().filter(|whole| whole.rooms == *rooms);
-        if let Some(whole) = whole
-            && let Some(resolved) = self.launches_from(&whole, symbols)?
+        let lock = || self.base.lock().unwrap_or_else(|e| e.into_inner());
+        let base = lock().clone().filter(|base| base.rooms == *rooms);
+        if let Some(base) = base
+            && let Some(resolved) = self.resolve_from(&base, symbols)?
         {
             return Ok(Arc::new(resolved));
         }
@@ -205,18 +205,18 @@ impl CompiledPlan {
             (resolved, places) = self.resolve(&places.symbols, &memory.memory, None)?;
         }
         let resolved = Arc::new(resolved);
-        let whole = Whole { rooms: rooms.clone(), resolved: resolved.clone(), places, memory };
-        *lock() = Some(Arc::new(whole));
+        let base = ResolveBase { rooms: rooms.clone(), resolved: resolved.clone(), places, memory };
+        *lock() = Some(Arc::new(base));
         Ok(resolved)
     }
 
-    /// The launches for these extents from those for others, where few kernels mention what differs.
-    fn launches_from(
+    /// Resolves the plan from a base, where few kernels mention what differs.
+    fn resolve_from(
         &self,
-        whole: &Whole,
+        base: &ResolveBase,
         symbols: &SymbolBindings,
-    ) -> Result<Option<Resolved>, BackendError> {
-        let before = &whole.places.symbols;
+    ) -> Result<Option<ResolvedPlan>, BackendError> {
+        let before = &base.places.symbols;
         let symbols = before.with(symbols);
         let mentioning = self.graph.mentioning(|s| symbols.get(s) != before.get(s));
         if 2 * mentioning.len() > self.graph.groups.len() {
@@ -224,11 +224,13 @@ impl CompiledPlan {
         }
         let value = |s: &str| symbols.get(s);
         let again = (mentioning.as_slice(), &self.graph.plan_readers);
-        let memory = whole.memory.at_other(&self.plan, &self.library, &value, again);
+        let memory = base.memory.at_other(&self.plan, &self.library, &value, again);
         let Some(memory) = memory else { return Ok(None) };
         debug_assert!(self.is_memory_at(&memory, &symbols), "other buffers than planned anew");
-        let (cx, before) = (self.surroundings(), (&*whole.resolved, &whole.places));
-        let other = || Resolver::resolve_other(cx, before, symbols.clone(), &mentioning, &memory);
+        let (cx, places) = (self.resolve_context(), &base.places);
+        let other = || {
+            Resolver::resolve_incremental(cx, &base.resolved, places, symbols, &mentioning, &memory)
+        };
         self.threads.enter(other)
     }
 
@@ -264,7 +266,7 @@ impl CompiledPlan {
         MemoryAt::new(own, &order, &larger)
     }
 
-    /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
+    /// Runs once; the seconds of every kernel that ran. Empty if shapes depend on data.
     pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         let inputs = all_aligned(inputs);
@@ -274,11 +276,11 @@ impl CompiledPlan {
         };
         let mut times = Vec::with_capacity(ready.resolved.kernels());
         let watch = Some(&mut times);
-        self.run_ready(&ready, &mut Around { watch, ..Around::of(&inputs) })?;
+        self.run_ready(&ready, &mut RunIo { watch, ..RunIo::of(&inputs) })?;
         Ok(times)
     }
 
-    /// The kernels of the plan that are launched, in the order of [`times`](Self::times).
+    /// The kernels of the plan that run, in the order of [`times`](Self::times).
     pub fn launched(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         match self.ready(&symbols.into()) {
@@ -305,12 +307,12 @@ impl CompiledPlan {
             other => other?,
         };
         let passes = ready.resolved.steps().flat_map(|s| &s.passes);
-        let by_it = passes.filter(|p| p.launch.is_interpreted());
+        let by_it = passes.filter(|p| p.kernel.is_interpreted());
         Ok(by_it.map(|p| p.name.clone()).collect())
     }
 
-    /// The launches for these extents, prepared now or before.
-    pub(crate) fn ready(&self, extents: &Extents) -> Result<Arc<Ready>, BackendError> {
+    /// The runnable plan for these extents, from the cache or new.
+    pub(crate) fn ready(&self, extents: &Extents) -> Result<Arc<RunnablePlan>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());
         {
             let mut all = lock();
@@ -320,8 +322,8 @@ impl CompiledPlan {
                 return Ok(all[last].clone());
             }
         }
-        let launches = self.launches(extents)?;
-        let fresh = Arc::new(Ready::new(launches, self.memory, self.results.clone())?);
+        let resolved = self.resolve_for(extents)?;
+        let fresh = Arc::new(RunnablePlan::new(resolved, self.memory, self.results.clone())?);
         let mut all = lock();
         if !extents.rooms.is_empty() {
             // Streams do not come back to where they were.
@@ -340,7 +342,7 @@ impl CompiledPlan {
         Ok(fresh)
     }
 
-    /// Runs where extents depend on data.
+    /// Interprets a program whose extents depend on data.
     pub(crate) fn run_on_data(
         &self,
         symbols: &SymbolBindings,
@@ -351,21 +353,21 @@ impl CompiledPlan {
         all.collect::<Option<_>>().ok_or_else(|| broken("an output that is not computed"))
     }
 
-    /// Runs what is ready, in memory that an earlier run has left or in new one.
+    /// Runs a plan in an idle workspace or a new one.
     pub(crate) fn run_ready(
         &self,
-        ready: &Ready,
-        around: &mut Around<'_, '_>,
+        ready: &RunnablePlan,
+        io: &mut RunIo<'_, '_>,
     ) -> Result<Vec<Tensor>, BackendError> {
         let free = || self.free.lock().unwrap_or_else(|e| e.into_inner());
         let mut work = free().pop().unwrap_or_default();
-        let out = self.threads.enter(|| ready.run(&self.threads, around, &mut work));
+        let out = self.threads.enter(|| ready.run(&self.threads, io, &mut work));
         free().push(work);
         out
     }
 }
 
-/// True of the error where extents depend on data.
+/// Whether an error says that extents depend on data.
 pub fn needs_data(e: &BackendError) -> bool {
     matches!(e, BackendError::Unsupported { what, .. } if what == NEEDS_DATA)
 }
@@ -376,7 +378,7 @@ impl Executable for CompiledPlan {
         let inputs = all_aligned(inputs);
         let extents = symbols.into();
         match self.ready(&extents) {
-            Ok(ready) => self.run_ready(&ready, &mut Around::of(&inputs)),
+            Ok(ready) => self.run_ready(&ready, &mut RunIo::of(&inputs)),
             Err(e) if needs_data(&e) => self.run_on_data(&extents.symbols, &inputs),
             Err(e) => Err(e),
         }
@@ -405,26 +407,30 @@ pub fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
     }
 }
 
-/// What a run works in, in parts.
-type Working<'b, 'm> = (&'b mut Buffer, &'b mut Vec<Option<Held<'m>>>, &'b mut Lists<'static>);
+/// The memory that passes of a run work in.
+struct RunBuffers<'b, 'm> {
+    block: &'b mut Buffer,
+    results: &'b mut Vec<Option<Held<'m>>>,
+    lists: &'b mut Lists<'static>,
+}
 
 /// The memory that a pass writes.
 type Fresh<'m> = Vec<(usize, Held<'m>)>;
 
-impl Ready {
-    /// Takes the memory, unless it and what the largest launch works in is more than there is.
+impl RunnablePlan {
+    /// Reserves the memory; an error if it and the largest scratch exceed what is available.
     fn new(
-        resolved: Arc<Resolved>,
+        resolved: Arc<ResolvedPlan>,
         memory: Option<u64>,
         pool: Arc<BufferPool>,
-    ) -> Result<Ready, BackendError> {
-        let part = |t: &Temp| match t.home {
+    ) -> Result<RunnablePlan, BackendError> {
+        let part = |t: &PlacedBuffer| match t.home {
             Home::Arena(at) => Some((at as usize, t.bytes)),
             Home::Result => None,
         };
-        let parts: Vec<Option<Part>> = resolved.temps.iter().map(part).collect();
+        let parts: Vec<Option<Part>> = resolved.buffers.iter().map(part).collect();
         let own = || {
-            resolved.temps[..resolved.roomy]
+            resolved.buffers[..resolved.roomy]
                 .iter()
                 .filter(|t| t.home == Home::Result)
                 .map(|t| t.bytes)
@@ -433,42 +439,43 @@ impl Ready {
         let taken = own().map(buffer::whole_lines).fold(0, usize::saturating_add);
         let passes = || resolved.steps().flat_map(|s| &s.passes);
         let all = results.saturating_add(resolved.block).saturating_add(resolved.scratch());
-        if let Err(limit) = room(all, memory) {
+        if let Err(limit) = check_memory(all, memory) {
             let size = |p: &&Pass| {
-                let bytes = |&t| resolved.temps[resolved.temp(t)].bytes as u64;
+                let bytes = |&t| resolved.buffers[resolved.buffer(t)].bytes as u64;
                 let outputs = p.outputs.iter().map(bytes);
-                outputs.fold(p.launch.scratch(), u64::saturating_add)
+                outputs.fold(p.kernel.scratch(), u64::saturating_add)
             };
             let op = passes().max_by_key(size).map_or("", |p| p.name.as_str()).into();
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
         pool.expect(taken);
-        Ok(Ready { resolved, parts, results: pool })
+        Ok(RunnablePlan { resolved, parts, results: pool })
     }
 
     fn run(
         &self,
         threads: &Threads,
-        around: &mut Around<'_, '_>,
+        io: &mut RunIo<'_, '_>,
         work: &mut Workspace,
     ) -> Result<Vec<Tensor>, BackendError> {
         work.block.grow(self.resolved.block as usize);
         let mut results: Vec<Option<Held<'_>>> = emptied(std::mem::take(&mut work.results));
-        results.resize_with(self.resolved.temps.len(), || None);
+        results.resize_with(self.resolved.buffers.len(), || None);
         let rooms = self.resolved.roomy..;
-        for (t, lease) in rooms.clone().zip(around.rooms.drain(..)) {
+        for (t, lease) in rooms.clone().zip(io.rooms.drain(..)) {
             results[t] = Some(Held::Lease(lease));
         }
-        self.lend_outputs(&mut around.outputs, &mut results);
+        self.lend_outputs(&mut io.outputs, &mut results);
         let mut fresh: Fresh<'_> = emptied(std::mem::take(&mut work.fresh));
         let Workspace { block, lists, .. } = work;
-        let (inputs, watch) = (around.inputs, around.watch.take());
-        let done = self.steps(threads, inputs, (block, &mut results, lists), &mut fresh, watch);
-        let out = done.and_then(|()| self.outputs(threads, around, &mut results));
+        let (inputs, watch) = (io.inputs, io.watch.take());
+        let buffers = RunBuffers { block, results: &mut results, lists };
+        let done = self.steps(threads, inputs, buffers, &mut fresh, watch);
+        let out = done.and_then(|()| self.outputs(threads, io, &mut results));
         for t in rooms.take(self.resolved.rooms.len()) {
             if let Some(Held::Lease(lease)) = results[t].take() {
-                around.rooms.push(lease);
+                io.rooms.push(lease);
             }
         }
         (work.results, work.fresh) = (emptied(results), emptied(fresh));
@@ -479,16 +486,16 @@ impl Ready {
         &self,
         threads: &Threads,
         inputs: &[Tensor],
-        work: Working<'_, 'm>,
+        buffers: RunBuffers<'_, 'm>,
         fresh: &mut Fresh<'m>,
         mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
-        let (block, results, lists) = work;
+        let RunBuffers { block, results, lists } = buffers;
         for step in self.resolved.steps() {
             let start = watch.as_ref().map(|_| Instant::now());
             for pass in &step.passes {
-                let work = (&mut *block, &mut *results, &mut *lists);
-                let done = self.pass(pass, threads, inputs, work, fresh);
+                let buffers = RunBuffers { block, results, lists };
+                let done = self.run_pass(pass, threads, inputs, buffers, fresh);
                 // Memory that was written goes back also after an error: it may be an input's.
                 fresh.drain(..).for_each(|(t, held)| results[t] = Some(held));
                 done.map_err(|reason| BackendError::Operator { op: pass.name.clone(), reason })?;
@@ -511,7 +518,7 @@ impl Ready {
         let t = match &p.storage {
             Storage::Const(c) => return Ok(&c.bytes()[..]),
             Storage::Input(i) => return Ok(&inputs[*i].bytes()[..]),
-            Storage::Temp(t) => self.resolved.temp(*t),
+            Storage::Buffer(t) => self.resolved.buffer(*t),
             Storage::Unread => return Ok(nothing()),
         };
         let own = match self.parts[t] {
@@ -521,18 +528,18 @@ impl Ready {
         own.ok_or("it reads memory that it writes")
     }
 
-    fn pass<'m>(
+    fn run_pass<'m>(
         &self,
         pass: &Pass,
         threads: &Threads,
         inputs: &[Tensor],
-        (block, results, lists): Working<'_, 'm>,
+        RunBuffers { block, results, lists }: RunBuffers<'_, 'm>,
         fresh: &mut Fresh<'m>,
     ) -> Result<(), String> {
-        let Lists { lent, mut arrays, mut extra, mut outs } = std::mem::take(lists).emptied();
+        let Lists { lent, mut views, mut extra, mut outs } = std::mem::take(lists).emptied();
         // Results are lent apart from those that are read.
-        let written = || pass.outputs.iter().map(|&t| self.resolved.temp(t));
-        let new = |t: usize| Held::Lease(self.results.take(self.resolved.temps[t].bytes));
+        let written = || pass.outputs.iter().map(|&t| self.resolved.buffer(t));
+        let new = |t: usize| Held::Lease(self.results.take(self.resolved.buffers[t].bytes));
         let mut take = |t: usize| (t, results[t].take().unwrap_or_else(|| new(t)));
         fresh.extend(written().filter(|&t| self.parts[t].is_none()).map(&mut take));
         let results = &*results;
@@ -541,7 +548,7 @@ impl Ready {
             lend(block.bytes_mut(), inside, lent).ok_or("its results overlap in memory")?;
         let bytes = |p| self.bytes(p, inputs, &lent, results);
         for p in &pass.inputs[..pass.own] {
-            arrays.push(Array { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
+            views.push(TensorView { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
         }
         extra.push(&[]);
         for p in &pass.inputs[pass.own..] {
@@ -556,17 +563,17 @@ impl Ready {
             outs.extend(next);
         }
         let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
-        pass.launch.run(&Context { threads, epilogue }, &arrays, &mut outs)?;
-        let (arrays, extra, outs) = (emptied(arrays), emptied(extra), emptied(outs));
-        *lists = Lists { lent: lent.emptied(), arrays, extra, outs };
+        pass.kernel.run(&Context { threads, epilogue }, &views, &mut outs)?;
+        let (views, extra, outs) = (emptied(views), emptied(extra), emptied(outs));
+        *lists = Lists { lent: lent.emptied(), views, extra, outs };
         Ok(())
     }
 }
 
 impl Lists<'_> {
     fn emptied<'b>(self) -> Lists<'b> {
-        let Lists { lent, arrays, extra, outs } = self;
-        let (arrays, extra, outs) = (emptied(arrays), emptied(extra), emptied(outs));
-        Lists { lent: lent.emptied(), arrays, extra, outs }
+        let Lists { lent, views, extra, outs } = self;
+        let (views, extra, outs) = (emptied(views), emptied(extra), emptied(outs));
+        Lists { lent: lent.emptied(), views, extra, outs }
     }
 }

@@ -1,8 +1,8 @@
-//! Where results lie: in buffers that leave the workspace, in memory of the caller, or behind an input that has room.
+//! The memory of results: buffers that leave the workspace, memory of the caller, or the spare room behind an input.
 
-use super::Ready;
+use super::RunnablePlan;
 use super::buffer::Lease;
-use super::launch::{Array, Context, Launch};
+use super::kernel::{Context, Kernel, TensorView};
 use super::threads::Threads;
 use crate::graph::broken;
 use crate::layout::Layout;
@@ -37,7 +37,7 @@ impl Held<'_> {
 }
 
 /// What a run reads and writes besides its own memory.
-pub struct Around<'a, 'm> {
+pub struct RunIo<'a, 'm> {
     pub inputs: &'a [Tensor],
     /// The memory of inputs with room, in the plan's order.
     pub rooms: Vec<Lease>,
@@ -47,10 +47,10 @@ pub struct Around<'a, 'm> {
     pub watch: Option<&'a mut Vec<f64>>,
 }
 
-impl<'a> Around<'a, '_> {
+impl<'a> RunIo<'a, '_> {
     /// Inputs, and nothing else.
     pub fn of(inputs: &'a [Tensor]) -> Self {
-        Around { inputs, rooms: vec![], outputs: vec![], watch: None }
+        RunIo { inputs, rooms: vec![], outputs: vec![], watch: None }
     }
 }
 
@@ -59,7 +59,7 @@ pub fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
     let t = match &place.storage {
         Storage::Input(i) => &inputs[*i],
         Storage::Const(t) => t,
-        Storage::Temp(_) | Storage::Unread => return None,
+        Storage::Buffer(_) | Storage::Unread => return None,
     };
     Some(shaped(t, &place.layout))
 }
@@ -86,7 +86,7 @@ fn absent(dtype: DType) -> Tensor {
     part(&Bytes::new(), dtype, &Layout::dense(&[0]))
 }
 
-impl Ready {
+impl RunnablePlan {
     /// The memory of the caller becomes that of the results that can be written there.
     pub(crate) fn lend_outputs<'m>(
         &self,
@@ -95,13 +95,13 @@ impl Ready {
     ) {
         let outputs = &self.resolved.outputs;
         for (place, lent) in outputs.iter().zip(lent) {
-            let Storage::Temp(id) = place.storage else { continue };
-            let t = self.resolved.temp(id);
+            let Storage::Buffer(id) = place.storage else { continue };
+            let t = self.resolved.buffer(id);
             let alone = outputs.iter().filter(|o| o.storage == place.storage).count() == 1;
             let own = id.room().is_none() && self.parts[t].is_none() && alone;
             let fits = lent.as_ref().is_some_and(|m| {
                 let at = m.as_ptr() as usize;
-                m.len() == self.resolved.temps[t].bytes && at.is_multiple_of(place.dtype.size())
+                m.len() == self.resolved.buffers[t].bytes && at.is_multiple_of(place.dtype.size())
             });
             if own && fits && place.layout.is_whole() {
                 results[t] = lent.take().map(Held::Lent);
@@ -114,7 +114,7 @@ impl Ready {
     pub(crate) fn outputs(
         &self,
         threads: &Threads,
-        around: &mut Around<'_, '_>,
+        io: &mut RunIo<'_, '_>,
         results: &mut [Option<Held<'_>>],
     ) -> Result<Vec<Tensor>, BackendError> {
         let outputs = &self.resolved.outputs;
@@ -122,11 +122,11 @@ impl Ready {
         let mut shared: Vec<(usize, Bytes)> = Vec::new();
         let mut out = Vec::with_capacity(outputs.len());
         for (i, place) in outputs.iter().enumerate() {
-            let Storage::Temp(id) = place.storage else {
-                out.extend(leaf(place, around.inputs));
+            let Storage::Buffer(id) = place.storage else {
+                out.extend(leaf(place, io.inputs));
                 continue;
             };
-            let t = self.resolved.temp(id);
+            let t = self.resolved.buffer(id);
             if let Some(room) = id.room() {
                 let own = self.resolved.rooms[room].output == i;
                 let held = results[t].as_ref().map_or(&[][..], Held::bytes);
@@ -159,11 +159,11 @@ impl Ready {
         place: &Location,
         bytes: &[u8],
     ) -> Result<Tensor, BackendError> {
-        let launch = Copy::new(place.dtype, &place.layout).ok_or_else(|| broken("many axes"))?;
+        let kernel = Copy::new(place.dtype, &place.layout).ok_or_else(|| broken("many axes"))?;
         let mut copy = self.results.take(place.layout.len() * place.dtype.size());
-        let array = Array { dtype: place.dtype, layout: &place.layout, bytes };
+        let array = TensorView { dtype: place.dtype, layout: &place.layout, bytes };
         let cx = Context { threads, epilogue: None };
-        let done = launch.run(&cx, &[array], &mut [copy.bytes_mut()]);
+        let done = kernel.run(&cx, &[array], &mut [copy.bytes_mut()]);
         done.map_err(|reason| BackendError::Operator { op: "output".into(), reason })?;
         let shape = &place.layout.shape;
         Ok(part(&Bytes::from_owner(copy), place.dtype, &Layout::dense(shape)))

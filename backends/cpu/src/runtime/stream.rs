@@ -1,9 +1,9 @@
-//! Runs that hand values to the next one: an output that is an input and more after it is appended where the input lies, any other is moved.
+//! Steps of stateful streams: an output that extends an input is appended in the input's memory, any other state is moved.
 
 use super::buffer::{Buffer, Lease, aligned};
-use super::results::Around;
+use super::results::RunIo;
 use super::{CompiledPlan, Extents, all_aligned, needs_data};
-use crate::resolve::room;
+use crate::resolve::check_memory;
 use bytes::Bytes;
 use itertools::Itertools;
 use mlc_backends::BackendError;
@@ -15,7 +15,7 @@ use mlc_dsl::plan::{Room, growing_axis};
 use std::any::Any;
 use std::sync::Arc;
 
-/// The least extent of memory with room.
+/// Minimum extent of growable memory.
 const LEAST: usize = 16;
 
 /// An extent that leaves nothing empty and says how elements lie.
@@ -54,11 +54,11 @@ impl CompiledPlan {
         };
         let tensors: Vec<Tensor> = inputs.iter().enumerate().map(tensor).collect();
         let tensors = all_aligned(&tensors);
-        self.afford_rooms(rooms, inputs)?;
+        self.check_room_memory(rooms, inputs)?;
         let taken = rooms.iter().map(|r| taken(&mut inputs[r.input], r)).collect();
-        let mut around = Around { rooms: taken, outputs: memory, ..Around::of(&tensors) };
-        let done = self.run_ready(&ready, &mut around);
-        for (r, lease) in rooms.iter().zip(around.rooms) {
+        let mut io = RunIo { rooms: taken, outputs: memory, ..RunIo::of(&tensors) };
+        let done = self.run_ready(&ready, &mut io);
+        for (r, lease) in rooms.iter().zip(io.rooms) {
             give_back(&mut inputs[r.input], lease.into_buffer());
         }
         let mut outputs: Vec<State> = done?.into_iter().map(State::from).collect();
@@ -69,15 +69,15 @@ impl CompiledPlan {
                     State::in_room(outputs[r.output].dtype(), shape, memory.clone());
             }
         }
-        put(&outputs, around.outputs)?;
+        put(&outputs, io.outputs)?;
         Ok(outputs)
     }
 
-    /// Refuses new memory for states where there is none.
-    fn afford_rooms(&self, rooms: &[Room], inputs: &[State]) -> Result<(), BackendError> {
+    /// Checks that memory for new states is available.
+    fn check_room_memory(&self, rooms: &[Room], inputs: &[State]) -> Result<(), BackendError> {
         let new = rooms.iter().filter(|r| !has_room(&inputs[r.input], r));
         let bytes = new.map(|r| bytes_of(&inputs[r.input], r)).fold(0, u64::saturating_add);
-        room(bytes, self.memory).map_err(|limit| BackendError::Memory {
+        check_memory(bytes, self.memory).map_err(|limit| BackendError::Memory {
             op: "states".into(),
             what: "inputs that are fed back, with room for more,".into(),
             bytes,

@@ -1,12 +1,11 @@
-//! Constants in the forms that kernels take: packed for matrix products, and aligned for their elements. A packed constant is shared by all
-//! sessions of the process that use it.
+//! The weight cache: constants packed for kernels, and aligned for their elements. Packed constants are shared by all sessions of the process.
 //!
-//! The packed form keeps its constant alive, so its address identifies it.
+//! A packed constant keeps its source alive, so that the source's address identifies it.
 
 use super::buffer::{Buffer, is_aligned};
 use crate::blocks::BlockPanels;
 use crate::channels_last::winograd::{Filters, Points, Size};
-use crate::gemm::{Matrix, PackedFilters, PackedLeft, PackedRight};
+use crate::gemm::{FilterShape, Matrix, PackedFilters, PackedLeft, PackedRight};
 use crate::int8::PackedBytes;
 use crate::layout::Layout;
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-/// A packed constant, and what it was made of.
+/// A packed constant with its sources.
 pub struct Pack<P> {
     packed: P,
     _constants: Vec<Bytes>,
@@ -30,35 +29,35 @@ impl<P> Deref for Pack<P> {
     }
 }
 
-/// Which constant, seen how.
+/// A constant as a kernel views it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     address: usize,
     offset: usize,
     strides: (isize, isize),
     sizes: (usize, usize),
-    /// Taps of each axis, if it is some of them.
+    /// Taps of each axis, if only some are packed.
     taps: Vec<Taps>,
 }
 
-/// Taps of a window along an axis at equal distances.
+/// Strided taps of a window along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Taps {
     /// Extent of the window.
     pub size: usize,
     pub first: usize,
-    /// From one to the next.
+    /// Stride.
     pub step: usize,
     pub count: usize,
 }
 
-/// Packings by constant, and by how they are packed.
+/// Packed constants by key.
 type Store<P, K = Key> = Mutex<HashMap<K, P>>;
-/// Several constants, where the elements of each lie, and numbers that say more.
+/// Several constants with their layouts, and the packing's parameters.
 type BlocksKey = (Vec<(usize, Layout)>, [usize; 2]);
 type PointsStore<P> = Store<P, (Key, Filters, Size)>;
 
-/// The packings that some session has.
+/// The packed constants of all sessions.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
@@ -66,13 +65,12 @@ static FILTERS: LazyLock<Store<Weak<Pack<PackedFilters>>>> = LazyLock::new(Store
 static BLOCKS: LazyLock<Store<Weak<Pack<BlockPanels>>, BlocksKey>> = LazyLock::new(Store::default);
 static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
-/// The packings of one session, shared by all shapes that it runs: those of constants that are the same in all runs for as long as it
-/// lives, those of others while something uses them.
+/// The packed constants of one session, for all shapes that it runs: those of the program live as long as it does, others while in use.
 #[derive(Default)]
-pub struct PackedConstants {
-    /// Where the constants begin that are the same in all runs.
+pub struct WeightCache {
+    /// Addresses of the constants that are the same in all runs.
     kept: Mutex<HashSet<usize>>,
-    /// Aligned copies of constants, by where these begin.
+    /// Aligned copies by the constant's address.
     aligned: Mutex<HashMap<usize, Weak<Buffer>>>,
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
@@ -82,21 +80,21 @@ pub struct PackedConstants {
     blocks: Store<Arc<Pack<BlockPanels>>, BlocksKey>,
 }
 
-impl PackedConstants {
-    /// Of a program with these constants.
-    pub fn of(constants: &Consts) -> PackedConstants {
-        let new = PackedConstants::default();
-        constants.iter().for_each(|t| new.keep(t));
-        new
+impl WeightCache {
+    /// The cache of a program with these constants.
+    pub fn new(constants: &Consts) -> WeightCache {
+        let cache = WeightCache::default();
+        constants.iter().for_each(|t| cache.keep(t));
+        cache
     }
 
-    /// A constant is the same in all runs, and lives as long as these packings.
+    /// Keeps a constant's packed forms as long as the cache lives: it is the same in all runs.
     pub fn keep(&self, constant: &Tensor) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.insert(start(constant));
     }
 
-    /// The packings that live as long as these, if the constant does.
+    /// This session's store, if it keeps the constant.
     fn own<'s, S>(&self, store: &'s S, constant: &Tensor) -> Option<&'s S> {
         self.is_kept(constant).then_some(store)
     }
@@ -106,7 +104,7 @@ impl PackedConstants {
         kept.contains(&start(constant))
     }
 
-    /// The constant, aligned for its elements: a copy that lives as long as something holds it, if it was read otherwise.
+    /// The constant, aligned for its elements: itself, or a copy shared while in use.
     pub fn aligned(&self, constant: &Tensor) -> Tensor {
         if is_aligned(constant) {
             return constant.clone();
@@ -120,7 +118,7 @@ impl PackedConstants {
             copies.insert(start(constant), Arc::downgrade(&copy));
             copy
         });
-        let bytes = Bytes::from_owner(Held(copy));
+        let bytes = Bytes::from_owner(AlignedCopy(copy));
         let (dtype, shape) = (constant.dtype(), constant.shape().to_vec());
         Tensor::new(dtype, shape, bytes).unwrap_or_else(|_| constant.clone())
     }
@@ -129,8 +127,9 @@ impl PackedConstants {
     pub fn left(
         &self,
         constant: &Tensor,
-        part: Part,
-        (m, k): (usize, usize),
+        part: SubMatrix,
+        m: usize,
+        k: usize,
     ) -> Arc<Pack<PackedLeft>> {
         let key = key(constant, part, (m, k));
         find(self.own(&self.left, constant), &LEFT, key, &[constant], &|| {
@@ -139,12 +138,13 @@ impl PackedConstants {
         })
     }
 
-    /// The packed form of a `k` × `n` matrix that is part of `constant`; in floats of 16 bits if they hold its elements.
+    /// The packed form of a `k` × `n` matrix that is part of `constant`; in 16-bit floats if these hold its elements.
     pub fn right(
         &self,
         constant: &Tensor,
-        part: Part,
-        (k, n): (usize, usize),
+        part: SubMatrix,
+        k: usize,
+        n: usize,
     ) -> Arc<Pack<PackedRight>> {
         let key = key(constant, part, (k, n));
         find(self.own(&self.right, constant), &RIGHT, key, &[constant], &|| {
@@ -153,28 +153,30 @@ impl PackedConstants {
         })
     }
 
-    /// The packed form of `o` filters of `q` channels and some taps that begin at element `at` of `constant`.
+    /// The packed form of filters that begin at element `at` of `constant`.
     pub fn filters(
         &self,
         constant: &Tensor,
         at: usize,
-        (o, q, taps): (usize, usize, usize),
+        shape: FilterShape,
     ) -> Arc<Pack<PackedFilters>> {
-        let part = Part { offset: at, row: (q * taps) as isize, col: taps as isize };
+        let FilterShape { o, q, taps } = shape;
+        let part = SubMatrix { offset: at, row: (q * taps) as isize, col: taps as isize };
         let key = key(constant, part, (o, q));
         find(self.own(&self.filters, constant), &FILTERS, key, &[constant], &|| {
             let aligned = self.aligned(constant);
             let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
-            PackedFilters::new(&all[at..][..o * q * taps], (o, q, taps))
+            PackedFilters::new(&all[at..][..o * q * taps], shape)
         })
     }
 
-    /// The packed form of some taps, the last one first, of `q` inputs' filters for `o` outputs each, which begin at element `at` of `constant`.
+    /// The packed form of some taps, in reverse order, of `q` × `o` transposed filters that begin at element `at` of `constant`.
     pub fn taps(
         &self,
         constant: &Tensor,
         at: usize,
-        (o, q): (usize, usize),
+        o: usize,
+        q: usize,
         taps: &[Taps],
     ) -> Arc<Pack<PackedFilters>> {
         let (address, strides) = (start(constant), (0, 0));
@@ -192,7 +194,7 @@ impl PackedConstants {
             let filter = |f: usize| (0..q).map(move |c| (c * o + f) * all);
             let taps = |from: usize| places.iter().map(move |p| w[from + p]);
             let chosen: Vec<f32> = (0..o).flat_map(filter).flat_map(taps).collect();
-            PackedFilters::new(&chosen, (o, q, places.len()))
+            PackedFilters::new(&chosen, FilterShape { o, q, taps: places.len() })
         };
         find(self.own(&self.filters, constant), &FILTERS, key, &[constant], &pack)
     }
@@ -216,7 +218,7 @@ impl PackedConstants {
         )
     }
 
-    /// The packed form of a matrix of numbers of few bits that is made of several constants, and of numbers that say how.
+    /// The packed form of a block-quantised matrix made of several constants; `how` are the packing's parameters.
     pub fn blocks(
         &self,
         constants: &[(&Tensor, &Layout)],
@@ -229,7 +231,7 @@ impl PackedConstants {
         find(own, &BLOCKS, (key, how), &tensors, pack)
     }
 
-    /// The points of filters that begin at element `at` of `constant`, for tiles of a size.
+    /// The Winograd transform of filters that begin at element `at` of `constant`, for tiles of a size.
     pub fn points(
         &self,
         constant: &Tensor,
@@ -237,7 +239,7 @@ impl PackedConstants {
         filters: Filters,
         size: Size,
     ) -> Arc<Pack<Points>> {
-        let whole = Part { offset: at, row: 0, col: 1 };
+        let whole = SubMatrix { offset: at, row: 0, col: 1 };
         let key = (key(constant, whole, (1, filters.len())), filters, size);
         find(self.own(&self.points, constant), &POINTS, key, &[constant], &|| {
             let aligned = self.aligned(constant);
@@ -247,41 +249,41 @@ impl PackedConstants {
     }
 }
 
-/// Holds an aligned copy.
-struct Held(Arc<Buffer>);
+/// An aligned copy as the owner of bytes.
+struct AlignedCopy(Arc<Buffer>);
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for AlignedCopy {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes()
     }
 }
 
-/// A matrix that is part of a constant: where it begins, and its strides, in elements.
+/// A strided matrix in a constant: offset and strides in elements.
 #[derive(Clone, Copy)]
-pub struct Part {
+pub struct SubMatrix {
     pub offset: usize,
     pub row: isize,
     pub col: isize,
 }
 
-impl Part {
+impl SubMatrix {
     fn of(self, aligned: &Tensor) -> Matrix<'_> {
-        let Part { offset, row, col } = self;
+        let SubMatrix { offset, row, col } = self;
         Matrix { data: bytemuck::cast_slice(aligned.bytes()), offset, row, col }
     }
 }
 
-/// Where the elements begin.
+/// A constant's address.
 fn start(constant: &Tensor) -> usize {
     constant.bytes().as_ptr() as usize
 }
 
-fn key(constant: &Tensor, part: Part, sizes: (usize, usize)) -> Key {
-    let Part { offset, row, col } = part;
+fn key(constant: &Tensor, part: SubMatrix, sizes: (usize, usize)) -> Key {
+    let SubMatrix { offset, row, col } = part;
     Key { address: start(constant), offset, strides: (row, col), sizes, taps: vec![] }
 }
 
-/// The packing of this session if it keeps it, else that of another one, else a new one.
+/// The packed form from this session, else from another one, else a new one.
 fn find<P, K: Clone + Eq + Hash>(
     own: Option<&Store<Arc<Pack<P>>, K>>,
     all: &Store<Weak<Pack<P>>, K>,
@@ -318,12 +320,12 @@ mod tests {
     #[test]
     fn sessions_share_the_packing_of_a_constant_and_its_end_forgets_it() {
         let constant = Tensor::from_f32(vec![3, 4], (0..12).map(|i| i as f32).collect());
-        let b = Part { offset: 0, row: 4, col: 1 };
-        let (first, second) = (PackedConstants::default(), PackedConstants::default());
+        let b = SubMatrix { offset: 0, row: 4, col: 1 };
+        let (first, second) = (WeightCache::default(), WeightCache::default());
         first.keep(&constant);
-        let one = first.right(&constant, b, (3, 4));
-        assert!(Arc::ptr_eq(&one, &second.right(&constant, b, (3, 4))));
-        assert!(!Arc::ptr_eq(&one, &second.right(&constant, b, (3, 2))), "another part");
+        let one = first.right(&constant, b, 3, 4);
+        assert!(Arc::ptr_eq(&one, &second.right(&constant, b, 3, 4)));
+        assert!(!Arc::ptr_eq(&one, &second.right(&constant, b, 3, 2)), "another part");
         let key = key(&constant, b, (3, 4));
         let known = || RIGHT.lock().expect("no panic").get(&key).and_then(Weak::upgrade).is_some();
         assert!(known());

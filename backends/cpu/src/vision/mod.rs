@@ -1,4 +1,4 @@
-//! Operators of image models that are neither convolutions nor pooling: resampling, regions, boxes.
+//! Operators of vision models besides convolution and pooling: resampling, RoI align, non-max suppression.
 
 pub(crate) mod non_max_suppression;
 pub(crate) mod resample;

@@ -1,10 +1,9 @@
-//! Non-maximum suppression: boxes are chosen greedily, as the reference chooses them.
+//! Greedy non-max suppression, as the reference interpreter does it.
 //!
-//! A box is compared with the chosen ones side by side, only for whether they meet at all; overlaps of those that meet are
-//! the reference's, in f64, so that both choose the same.
+//! Vectors test only whether boxes intersect at all; overlaps of those that do are the reference's, in f64, so that both choose the same.
 
 use crate::pointwise::{ElementSource, strided_copy};
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_backends::reference::externs::choices::Corners;
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
@@ -14,8 +13,8 @@ use std::cmp::Ordering;
 const GROUP: usize = 16;
 
 /// Prepares the choice of boxes; attribute 0 says whether boxes are given by their centres.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [boxes, scores, most, overlap, floor] = site.args else { return None };
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [boxes, scores, most, overlap, floor] = spec.args else { return None };
     let types = [boxes.dtype, scores.dtype, overlap.dtype, floor.dtype];
     if types != [DType::F32; 4] || most.dtype != DType::I64 {
         return None;
@@ -23,10 +22,10 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let &[_, classes, n] = scores.layout.shape.as_slice() else { return None };
     let limits = [&most.layout, &overlap.layout, &floor.layout].map(|l| l.offset);
     let sources = [ElementSource::of(&boxes.layout)?, ElementSource::of(&scores.layout)?];
-    Some(Box::new(Boxes { classes, n, sources, limits, centered: site.bool(0)? }))
+    Some(Box::new(NonMaxSuppression { classes, n, sources, limits, centered: spec.bool(0)? }))
 }
 
-struct Boxes {
+struct NonMaxSuppression {
     classes: usize,
     n: usize,
     /// Boxes, and scores.
@@ -51,11 +50,11 @@ struct Chosen {
     high: [Vec<f64>; 2],
 }
 
-impl Launch for Boxes {
+impl Kernel for NonMaxSuppression {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [boxes, scores, most, overlap, floor] = inputs else {

@@ -1,21 +1,21 @@
-//! One axis of a tensor at other places: an interpolation's places and weights are computed once, when the kernel is made.
+//! Resampling along one axis: interpolation indices and weights are computed once, when the kernel is specialised. f32.
 //!
-//! For f32. Weights are computed in f64 as the operator's meaning says; sums of a window are in f32, in its order.
+//! Weights are computed in f64 as the operator's meaning says; sums of a window are in f32, in its order.
 
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
-use mlc_vector::picks::Picks;
+use mlc_vector::lane_gather::LaneGather;
 use mlc_vector::simd;
 
 /// Results that a task should at least have.
 const GRAIN: usize = 1 << 14;
 
 /// Windows of two or more elements, and their weighted sums.
-pub const RESAMPLE: Maker = |site| {
-    let axis = Axis::of(site)?;
-    let (half, stretch) = (site.int(6)?, site.float(7)?);
-    let (cubic, a, exclude) = (site.bool(8)?, site.float(9)?, site.bool(10)?);
-    let (bounded, beyond) = (site.bool(11)?, site.float(12)?);
+pub const RESAMPLE: KernelFactory = |spec| {
+    let axis = Axis::of(spec)?;
+    let (half, stretch) = (spec.int(6)?, spec.float(7)?);
+    let (cubic, a, exclude) = (spec.bool(8)?, spec.float(9)?, spec.bool(10)?);
+    let (bounded, beyond) = (spec.bool(11)?, spec.float(12)?);
     let taps = usize::try_from(half).ok().filter(|h| (1..=64).contains(h))? * 2;
     let (mut places, mut weights) = (Vec::new(), Vec::new());
     let mut outside = vec![None; axis.size];
@@ -35,22 +35,22 @@ pub const RESAMPLE: Maker = |site| {
         places.extend((0..taps).map(|r| window(r).clamp(0, axis.n as i64 - 1) as usize));
         weights.extend((0..taps).map(|r| (weight(r) / sum) as f32));
     }
-    Some(Box::new(Resample { axis, taps, places, weights, outside, picks: None }))
+    Some(Box::new(Resample { axis, taps, places, weights, outside, gather: None }))
 };
 
 /// The nearest element.
-pub const NEAREST: Maker = |site| {
-    let axis = Axis::of(site)?;
-    let (add, up) = (site.float(6)?, site.bool(7)?);
+pub const NEAREST: KernelFactory = |spec| {
+    let axis = Axis::of(spec)?;
+    let (add, up) = (spec.float(6)?, spec.bool(7)?);
     let place = |m: usize| {
         let at = axis.place(m) + add;
         let at = if up { at.ceil() } else { at.floor() };
         (at as i64).clamp(0, axis.n as i64 - 1) as usize
     };
     let places: Vec<usize> = (0..axis.size).map(place).collect();
-    let picks = (axis.inner == 1).then(|| Picks::new(places.clone()));
+    let gather = (axis.inner == 1).then(|| LaneGather::new(places.clone()));
     let (weights, outside) = (Vec::new(), vec![None; axis.size]);
-    Some(Box::new(Resample { axis, taps: 1, places, weights, outside, picks }))
+    Some(Box::new(Resample { axis, taps: 1, places, weights, outside, gather }))
 };
 
 /// The weight of an element at a distance from the place: of a triangle, or of a cubic convolution (Keys 1981).
@@ -77,14 +77,14 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(site: &LaunchSite<'_>) -> Option<Axis> {
-        let x = &site.args.first()?.layout;
-        let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < x.rank())?;
-        let size = usize::try_from(site.int(1)?).ok()?;
-        let number = |at| site.float(at);
+    fn of(spec: &KernelSpec<'_>) -> Option<Axis> {
+        let x = &spec.args.first()?.layout;
+        let axis = usize::try_from(spec.int(0)?).ok().filter(|a| *a < x.rank())?;
+        let size = usize::try_from(spec.int(1)?).ok()?;
+        let number = |at| spec.float(at);
         let (shift, times, over, offset) = (number(2)?, number(3)?, number(4)?, number(5)?);
         let inner = x.shape[axis + 1..].iter().product();
-        let usable = x.is_dense() && site.same_dtype()? == DType::F32 && x.shape[axis] > 0;
+        let usable = x.is_dense() && spec.same_dtype()? == DType::F32 && x.shape[axis] > 0;
         let n = x.shape[axis];
         usable.then_some(Axis { at: x.offset, n, size, inner, shift, times, over, offset })
     }
@@ -104,14 +104,14 @@ struct Resample {
     /// What stands where there is no window.
     outside: Vec<Option<f32>>,
     /// The places, where elements of the last axis are taken as they are.
-    picks: Option<Picks>,
+    gather: Option<LaneGather>,
 }
 
-impl Launch for Resample {
+impl Kernel for Resample {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let x: &[f32] = &inputs[0].typed()[self.axis.at..];
@@ -140,8 +140,8 @@ impl Launch for Resample {
 impl Resample {
     /// The results along the last axis.
     fn row(&self, from: &[f32], to: &mut [f32]) {
-        if let Some(picks) = &self.picks {
-            return picks.copy(from, to);
+        if let Some(gather) = &self.gather {
+            return gather.copy(from, to);
         }
         match self.taps {
             1 => to.iter_mut().zip(&self.places).for_each(|(o, &i)| *o = from[i]),

@@ -1,12 +1,12 @@
-//! Pooling of regions of images: bins that are means, or largest products, of samples on lines between elements (He et al. 2017).
+//! RoI align: bins are means, or largest products, of bilinear samples (He et al. 2017). f32.
 //!
-//! For f32. Places and weights are those of the reference, in f64; sums are in f32. Images are read with channels last, so that
-//! a sample is four rows of channels.
+//! Positions and weights are those of the reference, in f64; sums are in f32. Images are read channels last, so that a sample is four rows of
+//! channels.
 
 use crate::layout::Layout;
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, Maker};
+use crate::runtime::kernel::{Context, Kernel, KernelFactory, TensorView};
 use mlc_backends::reference::externs::rois::{Neighbours, Pooling};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
@@ -15,23 +15,23 @@ use mlc_vector::simd;
 const GRAIN: usize = 1 << 12;
 
 /// Attributes: rows, columns, ratio, scale, whether middles are at halves, whether the largest product is taken.
-pub const REGIONS: Maker = |site| {
-    let [x, corners, batch] = site.args else { return None };
-    let types = [x.dtype, corners.dtype, batch.dtype, site.outputs.first()?.0];
+pub const ROI_ALIGN: KernelFactory = |spec| {
+    let [x, corners, batch] = spec.args else { return None };
+    let types = [x.dtype, corners.dtype, batch.dtype, spec.outputs.first()?.0];
     let listed = corners.layout.is_dense() && batch.layout.is_dense();
     if types != [DType::F32, DType::F32, DType::I64, DType::F32] || !listed {
         return None;
     }
-    let count = |at| usize::try_from(site.int(at)?).ok();
+    let count = |at| usize::try_from(spec.int(at)?).ok();
     let pooling = Pooling {
-        scale: site.float(3)?,
+        scale: spec.float(3)?,
         ratio: count(2)?,
-        half: site.bool(4)?,
-        max: site.bool(5)?,
+        half: spec.bool(4)?,
+        max: spec.bool(5)?,
     };
     let &[images, channels, h, v] = x.layout.shape.as_slice() else { return None };
     let last = x.layout.transpose(&[0, 2, 3, 1])?;
-    Some(Box::new(Regions {
+    Some(Box::new(RoiAlign {
         pooling,
         bins: [count(0)?, count(1)?],
         images,
@@ -43,7 +43,7 @@ pub const REGIONS: Maker = |site| {
     }))
 };
 
-struct Regions {
+struct RoiAlign {
     pooling: Pooling,
     bins: [usize; 2],
     images: usize,
@@ -63,11 +63,11 @@ struct Region {
     xs: Vec<Vec<Neighbours>>,
 }
 
-impl Launch for Regions {
+impl Kernel for RoiAlign {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [x, corners, batch] = inputs else { return Err("three operands are pooled".into()) };
@@ -111,7 +111,7 @@ impl Launch for Regions {
     }
 }
 
-impl Regions {
+impl RoiAlign {
     fn region(&self, image: i64, corners: &[f32]) -> Result<Region, String> {
         let image = usize::try_from(image).ok().filter(|&i| i < self.images);
         let image = image.ok_or("a region is in no image")?;

@@ -8,15 +8,15 @@
 
 pub mod arrays;
 mod bodies;
+pub mod epilogue;
 mod levels;
 pub mod math;
 mod shared;
 pub mod simd;
-pub mod steps;
 pub mod tile;
 
 pub use bodies::peak::multiply_adds;
 pub use bodies::{
-    functions, halves, norms, picks, planes, pools, rows, strided_rows, transpose, winograd,
+    f16, functions, lane_gather, norms, planes, pools, rows, strided_rows, transpose, winograd,
 };
 pub use shared::SharedSlice;

@@ -1,27 +1,26 @@
-//! The register tile of the matrix product: up to [`Shape::rows`] × [`Shape::cols`] sums held in registers.
+//! The GEMM micro-kernel: a tile of up to [`TileShape::rows`] × [`TileShape::cols`] sums in registers.
 //!
-//! One body for all vector levels. A tile reads a packed left panel, and lines of the right operand that are packed or lie
-//! anywhere: it is independent of the strides of the matrices. Steps that follow a product are applied before the sums
-//! leave the registers.
+//! One body for all vector levels. Operands are addressed through packed panels, pointers or an indirection table, never through a
+//! matrix's strides. The epilogue is applied before the sums leave the registers.
 
 use crate::arrays::array;
-pub use crate::bodies::operands::{Even, Piece, Pointed};
+pub use crate::bodies::operands::{PanelRows, Piece, PointerPanel, StridedPanels};
 pub use crate::bodies::window_rows::{Groups, WindowLine, WindowRows, has_row};
+use crate::epilogue::TileEpilogue;
 use crate::simd::{VectorLevel, level};
-use crate::steps::Chain;
 use half::{bf16, f16};
 use std::ops::Range;
 
-/// Largest register tile of a level.
+/// Size of the largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TileShape {
     /// Rows.
     pub rows: usize,
     /// Columns: two vectors.
     pub cols: usize,
 }
 
-impl Shape {
+impl TileShape {
     /// Columns of one vector.
     pub fn lanes(self) -> usize {
         self.cols / 2
@@ -29,34 +28,33 @@ impl Shape {
 }
 
 /// The register tile of this machine.
-pub fn shape() -> Shape {
+pub fn shape() -> TileShape {
     match level() {
-        VectorLevel::V4 => Shape { rows: 14, cols: 32 },
-        VectorLevel::V3 => Shape { rows: 6, cols: 16 },
-        VectorLevel::Neon => Shape { rows: 12, cols: 8 },
-        VectorLevel::Base => Shape { rows: 4, cols: 8 },
+        VectorLevel::V4 => TileShape { rows: 14, cols: 32 },
+        VectorLevel::V3 => TileShape { rows: 6, cols: 16 },
+        VectorLevel::Neon => TileShape { rows: 12, cols: 8 },
+        VectorLevel::Base => TileShape { rows: 4, cols: 8 },
     }
 }
 
-/// A tile of fewer rows that takes several whole right panels at once.
-pub struct Wide {
+/// A tile of fewer rows that spans several right panels.
+pub struct WideTile {
     /// Rows.
     pub rows: usize,
     /// Whole right panels.
     pub panels: usize,
 }
 
-/// The widest tile for any number of rows. Rows of the result that lie a page apart share places of the first-level cache, so that fewer and
-/// longer ones are better.
-pub fn wide() -> Wide {
+/// The widest tile for any number of rows. Result rows that lie a page apart alias in the first-level cache, so fewer and longer ones are
+/// better.
+pub fn wide() -> WideTile {
     match level() {
-        VectorLevel::V4 | VectorLevel::Neon => Wide { rows: 6, panels: 2 },
-        _ => Wide { rows: shape().rows, panels: 1 },
+        VectorLevel::V4 | VectorLevel::Neon => WideTile { rows: 6, panels: 2 },
+        _ => WideTile { rows: shape().rows, panels: 1 },
     }
 }
 
-/// How many whole right panels a tile of so many rows takes at once: one row against one panel has too few sums to keep the
-/// units for fused multiply-add busy.
+/// How many right panels a tile of so few rows spans: one row by one panel has too few independent sums to hide the latency of FMA.
 pub fn strip_panels(rows: usize) -> usize {
     match (level(), rows) {
         (VectorLevel::V4 | VectorLevel::Neon, 1..=3) => 4,
@@ -68,13 +66,13 @@ pub fn strip_panels(rows: usize) -> usize {
     }
 }
 
-/// How many whole right panels a tile of up to so many rows takes at once.
+/// How many right panels a tile of up to so many rows spans.
 pub fn wide_panels(rows: usize) -> usize {
     let wide = wide();
     if rows <= wide.rows { wide.panels } else { 1 }
 }
 
-/// The columns of each tile: of so many whole panels at once, or of one panel.
+/// Cuts columns into tiles that span `panels` panels, or one.
 pub fn strips(columns: Range<usize>, panels: usize) -> impl Iterator<Item = Range<usize>> {
     let (cols, Range { mut start, end }) = (shape().cols, columns);
     std::iter::from_fn(move || {
@@ -84,87 +82,69 @@ pub fn strips(columns: Range<usize>, panels: usize) -> impl Iterator<Item = Rang
     })
 }
 
-/// Vectors of a tile of so many columns: the last panel is packed half as wide if that suffices.
+/// Vectors of a tile of so many columns; the last panel is packed half as wide where that suffices.
 #[inline]
 pub fn vectors(columns: usize) -> usize {
     if columns <= shape().lanes() { 1 } else { columns.div_ceil(shape().cols) * 2 }
 }
 
-/// Most vectors that a tile is wide.
+/// Most vectors across a tile.
 pub const MOST_VECTORS: usize = 8;
 
 /// The right operand of a tile.
 #[derive(Clone, Copy)]
-pub enum Right<'a> {
-    /// Whole panels of two vectors one after the other, or one panel of one vector.
+pub enum RightOperand<'a> {
+    /// Panels of two vectors each, or one panel of one vector.
     Packed(&'a [f32]),
-    /// The same in floats of 16 bits.
+    /// The same in f16.
     F16(&'a [f16]),
-    /// The same.
+    /// The same in bf16.
     Bf16(&'a [bf16]),
-    /// Line `k` of vector `v` begins at `data[from[v] + lines[first + k]]`.
-    Lines {
-        /// What it reads.
+    /// Row `k` of vector `v` begins at `data[from[v] + lines[first + k]]`.
+    Indirect {
+        /// The memory.
         data: &'a [f32],
         /// The offsets.
-        lines: &'a LineTable,
-        /// That of the first line.
+        lines: &'a IndirectionTable,
+        /// The table's entry of the first row.
         first: usize,
-        /// Where each vector begins.
+        /// The base of each vector.
         from: [usize; 2],
     },
 }
 
-/// Packed panels, and the lines of them that a tile multiplies with.
-#[derive(Clone, Copy)]
-pub struct PanelLines<'a> {
-    /// The panels, one after the other.
-    pub panels: &'a [f32],
-    /// Lines of each panel.
-    pub depth: usize,
-    /// The first line.
-    pub first: usize,
-}
-
-impl<'a> PanelLines<'a> {
-    /// All lines.
-    pub fn all(panels: &'a [f32], depth: usize) -> PanelLines<'a> {
-        PanelLines { panels, depth, first: 0 }
-    }
-}
-
-/// Where the lines of an operand begin.
-pub struct LineTable {
+/// Offsets of an operand's rows (an indirection buffer).
+pub struct IndirectionTable {
     pub(crate) lines: Vec<usize>,
     largest: usize,
 }
 
-impl LineTable {
-    /// Lines that begin at these offsets.
-    pub fn new(lines: Vec<usize>) -> LineTable {
+impl IndirectionTable {
+    /// A table of these offsets.
+    pub fn new(lines: Vec<usize>) -> IndirectionTable {
         let largest = lines.iter().max().copied().unwrap_or(0);
-        LineTable { lines, largest }
+        IndirectionTable { lines, largest }
     }
 }
 
-/// Where a vector of the tile's first row goes.
+/// Where a vector of the tile's first row is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Index in the result of its first element that counts.
+pub struct VectorSpan {
+    /// Index in the result of its first element that is stored.
     pub at: usize,
     /// Column of that element.
     pub column: usize,
-    /// Elements before it that do not count.
+    /// Lanes before it, which are not stored.
     pub skip: usize,
-    /// Elements that count.
+    /// Lanes that are stored.
     pub len: usize,
 }
 
-/// The parts of a tile of `wide` columns that follow each other, from element `at` and column `column` on.
+/// Consecutive spans of a tile of `wide` columns from element `at` and column `column` on.
 #[inline]
-pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
+pub fn parts(at: usize, column: usize, wide: usize) -> [VectorSpan; MOST_VECTORS] {
     let lanes = shape().lanes();
-    array(|v| Part {
+    array(|v| VectorSpan {
         at: at + v * lanes,
         column: column + v * lanes,
         skip: 0,
@@ -172,8 +152,8 @@ pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
     })
 }
 
-/// The parts of a tile of one panel.
-pub fn panel_parts(at: usize, column: usize, wide: usize) -> [Part; 2] {
+/// The spans of a tile of one panel.
+pub fn panel_parts(at: usize, column: usize, wide: usize) -> [VectorSpan; 2] {
     let [first, second, ..] = parts(at, column, wide);
     [first, second]
 }
@@ -190,9 +170,9 @@ pub fn each_height(m: usize, rows: usize, mut f: impl FnMut(usize, usize, usize)
     }
 }
 
-/// Left panels of equally many rows, one after the other.
+/// Consecutive left panels of equally many rows.
 #[derive(Clone, Copy)]
-pub struct Panels<'a> {
+pub struct LeftPanels<'a> {
     /// How many.
     pub count: usize,
     /// Rows of each.
@@ -201,42 +181,42 @@ pub struct Panels<'a> {
     pub depth: usize,
     /// Their elements, step by step.
     pub data: &'a [f32],
-    /// What is read next: it is fetched into the second-level cache meanwhile.
+    /// What to prefetch into the second-level cache.
     pub ahead: &'a [f32],
 }
 
-/// Where the tiles of a column of the result lie, and how they are finished.
+/// The part of the result that a column of tiles writes, and its epilogue.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub struct TileOutput<'a> {
     /// The whole result.
     pub out: *mut f32,
     /// Its elements.
     pub len: usize,
     /// Of the first row, one per vector of a tile.
-    pub parts: &'a [Part],
+    pub parts: &'a [VectorSpan],
     /// Elements from one row to the next.
     pub stride: usize,
-    /// The first row, as the chain counts rows.
+    /// The first row, as the epilogue counts rows.
     pub row: usize,
     /// Add to what is there instead of replacing it.
     pub add: bool,
-    /// What is done with the sums before they are written.
-    pub chain: &'a Chain<'a>,
+    /// Applied to the sums before they are stored.
+    pub epilogue: &'a TileEpilogue<'a>,
 }
 
-impl Target<'_> {
-    /// Panics unless so many rows lie inside the result and are covered by the operands of the chain.
+impl TileOutput<'_> {
+    /// Panics unless so many rows lie inside the result and are covered by the operands of the epilogue.
     pub fn covers(&self, rows: usize) {
         for p in self.parts {
             assert!(p.skip + p.len <= shape().lanes(), "a part of a vector");
             let end = p.at + (rows - 1) * self.stride + p.len;
             assert!(end <= self.len, "tiles inside the result");
-            self.chain.covers(self.row + rows, p.column + p.len, end);
+            self.epilogue.covers(self.row + rows, p.column + p.len, end);
         }
     }
 }
 
-/// The level's function of that name.
+/// Calls the function of that name at the machine's level.
 macro_rules! at_level {
     ($name:ident($($arg:expr),*)) => {
         match level() {
@@ -265,9 +245,9 @@ pub(crate) use at_level;
 ///
 /// # Safety
 /// The parts of these rows are valid for reads and writes and not aliased.
-pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
+pub unsafe fn tiles(panels: LeftPanels<'_>, right: RightOperand<'_>, target: &TileOutput<'_>) {
     let shape = shape();
-    let Panels { count, rows, depth, data, .. } = panels;
+    let LeftPanels { count, rows, depth, data, .. } = panels;
     let vectors = target.parts.len();
     assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
     assert!(data.len() >= count * rows * depth, "panels hold the depth");
@@ -277,10 +257,10 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
     let holds =
         |len: usize| assert!(len >= vectors * shape.lanes() * depth, "panels hold the depth");
     match right {
-        Right::Packed(b) => holds(b.len()),
-        Right::F16(b) => holds(b.len()),
-        Right::Bf16(b) => holds(b.len()),
-        Right::Lines { data, lines, first, from } => {
+        RightOperand::Packed(b) => holds(b.len()),
+        RightOperand::F16(b) => holds(b.len()),
+        RightOperand::Bf16(b) => holds(b.len()),
+        RightOperand::Indirect { data, lines, first, from } => {
             let end = from[0].max(from[1]) + lines.largest + shape.lanes();
             let inside = first + depth <= lines.lines.len() && end <= data.len();
             assert!(vectors <= 2 && inside, "lines inside the operand");
@@ -291,7 +271,7 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
 }
 
 /// Panics unless packed panels have all vectors of a tile of so many rows and `lines` lines.
-fn check_panels(b: PanelLines<'_>, rows: usize, lines: usize, target: &Target<'_>) {
+fn check_panels(b: PanelRows<'_>, rows: usize, lines: usize, target: &TileOutput<'_>) {
     let vectors = target.parts.len();
     assert!(vectors == 1 || vectors == 2 || vectors == 2 * wide_panels(rows), "whole panels");
     assert!(b.panels.len() >= vectors * shape().lanes() * b.depth, "panels hold their lines");
@@ -303,35 +283,36 @@ fn check_panels(b: PanelLines<'_>, rows: usize, lines: usize, target: &Target<'_
 ///
 /// # Safety
 /// Every pointer is valid for reads of `a.length` elements; the parts of the rows are valid for reads and writes and not aliased.
-pub unsafe fn pointed(
+pub unsafe fn pointer_tile(
     rows: usize,
-    a: Pointed<'_>,
-    b: PanelLines<'_>,
+    a: PointerPanel<'_>,
+    b: PanelRows<'_>,
     ahead: &[f32],
-    target: &Target<'_>,
+    target: &TileOutput<'_>,
 ) {
     assert!(rows >= 1 && rows <= shape().rows, "tiles fit the registers");
     assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
     check_panels(b, rows, a.rows.len() / rows * a.length, target);
     target.covers(rows);
-    at_level!(pointed(rows, a, b, ahead, target))
+    at_level!(pointer_tile(rows, a, b, ahead, target))
 }
 
-/// `count` tiles of rows at equal distances; otherwise as [`pointed`].
+/// `count` tiles of rows at equal distances; otherwise as [`pointer_tile`].
 ///
 /// # Safety
-/// The pieces of all rows are valid for reads; otherwise as [`pointed`].
-pub unsafe fn even(
-    (count, rows): (usize, usize),
-    a: Even<'_>,
-    b: PanelLines<'_>,
+/// The pieces of all rows are valid for reads; otherwise as [`pointer_tile`].
+pub unsafe fn strided_tiles(
+    count: usize,
+    rows: usize,
+    a: StridedPanels<'_>,
+    b: PanelRows<'_>,
     ahead: &[f32],
-    target: &Target<'_>,
+    target: &TileOutput<'_>,
 ) {
     assert!(count >= 1 && rows >= 1 && rows <= shape().rows, "tiles fit the registers");
     check_panels(b, rows, a.pieces.len() * a.length, target);
     target.covers(count * rows);
-    at_level!(even(count, rows, a, b, ahead, target))
+    at_level!(strided_tiles(count, rows, a, b, ahead, target))
 }
 
 /// Rows of windows that lie beside each other, over one vector of channels: an element of a row of `target` is the sum over the taps of a
@@ -339,7 +320,7 @@ pub unsafe fn even(
 ///
 /// # Safety
 /// All columns inside the image have the channels of the target's groups; the parts of the rows are valid for reads and writes and not aliased.
-pub unsafe fn window_rows(a: &WindowRows<'_>, target: &Target<'_>) {
+pub unsafe fn window_rows(a: &WindowRows<'_>, target: &TileOutput<'_>) {
     assert!(a.count >= 1 && has_row(a.taps, a.stride, a.group), "rows of windows");
     assert!(a.high >= 1 && a.lines.len().is_multiple_of(a.high), "all lines of each window");
     let lines = a.high * a.taps * a.group;

@@ -1,13 +1,14 @@
-//! Convolutions of bytes with one filter per channel, channels last: vectors run along channels.
+//! Int8 depthwise convolutions, channels last: vectors run along channels.
 
 use super::super::dot::COLUMNS;
-use super::super::epilogue::Finish;
+use super::super::epilogue::OutputPipeline;
 use super::super::pack::{ByteMatrix, PackedBytes};
 use super::super::{shift, vector};
+use super::ConvExtents;
 use super::Image;
 use crate::channels_last::as_pointers;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
 use mlc_vector::simd;
 use std::ops::Range;
@@ -39,20 +40,20 @@ struct Job<'a> {
     /// They as bytes in tiles, and what their sums begin with, where they have no zero points.
     #[allow(dead_code, reason = "only tiles of VNNI read them")]
     packed: Option<(&'a PackedBytes, &'a [i32])>,
-    finish: &'a Finish<'a>,
+    finish: &'a OutputPipeline<'a>,
 }
 
 impl Depthwise {
     /// The convolution of every channel of an image by itself.
-    pub fn new(site: &LaunchSite<'_>) -> Option<Depthwise> {
-        let [_, w, ..] = site.args else { return None };
+    pub fn new(spec: &KernelSpec<'_>) -> Option<Depthwise> {
+        let [_, w, ..] = spec.args else { return None };
         let (shape, w_at, weights) =
             (w.layout.shape.as_slice(), w.layout.offset, shift(w.dtype, true)?);
-        let image = Image::new(site, shape, 1)?;
-        let (batch, channels, taps) = (*site.outputs[0].1.first()?, shape[0], image.windows.taps());
+        let image = Image::new(spec, shape, 1)?;
+        let (batch, channels, taps) = (*spec.outputs[0].1.first()?, shape[0], image.windows.taps());
         let packed = w.constant.as_ref().map(|t| {
             // Not the steps of a matrix that a product may have of the same constant.
-            site.packs.bytes(t, w_at, (-1, -(taps as isize)), (channels, taps), &|| {
+            spec.weights.bytes(t, w_at, (-1, -(taps as isize)), (channels, taps), &|| {
                 pack(&t.bytes()[w_at..], channels, taps, weights.0)
             })
         });
@@ -64,13 +65,13 @@ impl Depthwise {
         let (taps, count) = (self.image.windows.taps(), rows.len());
         with_scratch::<usize, 1, _>([taps * count], |[pointers]| {
             let pointers: &mut [*const u8] = as_pointers(&mut pointers[..taps * count]);
-            self.image.windows.point(job.x, job.outside, (rows.start, count), 1, pointers);
+            self.image.windows.pointers(job.x, job.outside, rows.start, count, 1, pointers);
             #[cfg(target_arch = "x86_64")]
             if let (Some((steps, out)), Some((weights, begin))) = (job.finish.steps(), job.packed) {
                 use super::super::dot::vnni;
-                let a = vnni::Rows { pointers, apart: count, first: 0, groups: 0 };
+                let a = vnni::PointerRows { pointers, apart: count, first: 0, groups: 0 };
                 for (i, column) in (0..self.channels).step_by(COLUMNS).enumerate() {
-                    let to = vnni::Target {
+                    let to = vnni::OutputTile {
                         out: out.at(0),
                         len: out.len(),
                         steps,
@@ -134,14 +135,14 @@ fn pack(w: &[u8], channels: usize, taps: usize, flip: u8) -> PackedBytes {
         }
     }
     let m = ByteMatrix { data: &turned, offset: 0, row: wide as isize, col: 1 };
-    PackedBytes::columns(&m, (taps, wide), flip)
+    PackedBytes::columns(&m, taps, wide, flip)
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (taps, positions) = (self.image.windows.taps(), self.image.windows.len());
@@ -152,9 +153,9 @@ impl Launch for Depthwise {
         let zeros = vector(&inputs[3], self.channels, self.weights.1);
         let w = &inputs[1].bytes[self.w_at..][..self.channels * taps];
         let of = |i: usize| ((w[i] ^ self.weights.0) as i8 as i32).wrapping_sub(zeros[i / taps]);
-        let finish = Finish::of_channels(cx, outputs[0], (positions, self.channels), order);
+        let finish = OutputPipeline::of_channels(cx, outputs[0], positions, self.channels, order);
         if !(0..=255).contains(&p) {
-            let extents = (self.batch, self.channels, 1, 1);
+            let extents = ConvExtents { batch: self.batch, group: self.channels, q: 1, o: 1 };
             let all = self.image.plain(inputs[0].bytes, p, extents, of);
             // SAFETY: the only call.
             unsafe { finish.part(0, &all) };

@@ -1,18 +1,19 @@
-//! Convolutions of bytes whose images have their channels last: a window is a pointer for each tap to the channels of a position, and
-//! what lies outside of the image points to its zero point.
+//! Int8 convolutions, channels last (NHWC): windows are read through pointers to the channels of a position, one per tap; padding points to
+//! the zero point.
 
 mod depthwise;
 
-use super::conv::plain::{Channels, sums};
-use super::dot::{COLUMNS, LANES, ROWS, Rows, Signed, Start, tile};
-use super::epilogue::Finish;
+use super::conv::naive::{ConvExtents, naive_sums};
+use super::dot::{COLUMNS, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange, tile};
+use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups, total};
 use super::{is_zero_point, shift, vector};
 use crate::channels_last::{Windows, as_pointers};
 use crate::conv::window::Window;
+use crate::gemm::FilterShape;
 use crate::layout::Layout;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
 use depthwise::Depthwise;
 use mlc_vector::simd;
@@ -37,8 +38,8 @@ pub struct Image {
 
 impl Image {
     /// The first argument of a convolution with filters of these extents. Channels are read in multiples of `together`.
-    pub fn new(site: &LaunchSite<'_>, filters: &[usize], together: usize) -> Option<Image> {
-        let x = site.args.first()?;
+    pub fn new(spec: &KernelSpec<'_>, filters: &[usize], together: usize) -> Option<Image> {
+        let x = spec.args.first()?;
         let flip = shift(x.dtype, false)?;
         let (shape, channels) = (&x.layout.shape, *x.layout.shape.last()?);
         let wide = channels.next_multiple_of(together);
@@ -50,10 +51,10 @@ impl Image {
         *read.last_mut()? = wide;
         let offset = if copied.is_some() { 0 } else { x.layout.offset };
         let layout = Layout { offset, ..Layout::dense(&read) };
-        let windows = Windows::over(&layout, site, &filters[2..], [0, 1, 3])?;
-        let out = &site.outputs[0].1;
+        let windows = Windows::over(&layout, spec, &filters[2..], [0, 1, 3])?;
+        let out = &spec.outputs[0].1;
         let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
-        let (stride, low, dilation) = (site.sizes(0)?, site.ints(1)?, site.sizes(3)?);
+        let (stride, low, dilation) = (spec.sizes(0)?, spec.ints(1)?, spec.sizes(3)?);
         let window =
             Window::new(&spatial(shape), &filters[2..], &spatial(out), stride, low, dilation)?;
         let positions = shape[..shape.len() - 1].iter().product();
@@ -71,7 +72,7 @@ impl Image {
         self.copied.map_or(0, |wide| self.positions * wide)
     }
 
-    /// What the windows read outside of the image: its zero point, and nothing beyond its channels.
+    /// The padding that windows read: the zero point, and zeros beyond the channels.
     pub fn outside(&self, p: i32, taps: usize) -> Vec<u8> {
         let mut line = vec![p as u8; self.channels];
         line.resize(self.wide(), 0);
@@ -99,12 +100,12 @@ impl Image {
         copy
     }
 
-    /// All sums of `o` output channels, element by element, if the outside is no byte.
+    /// All sums by the naive convolution, where padding is no byte.
     pub fn plain(
         &self,
         bytes: &[u8],
         p: i32,
-        (batch, group, q, o): (usize, usize, usize, usize),
+        extents: ConvExtents,
         weights: impl Fn(usize) -> i32,
     ) -> Vec<i32> {
         let (inputs, outputs) = (self.window.inputs(), self.window.outputs());
@@ -114,8 +115,8 @@ impl Image {
             let at = (b * inputs + place) * self.channels + c;
             ((bytes[self.at + at] ^ self.flip.0) as i32).wrapping_sub(p)
         };
-        let all = sums(&self.window, Channels { batch, group, q, o }, image, weights);
-        let n = group * o;
+        let all = naive_sums(&self.window, extents, image, weights);
+        let n = extents.group * extents.o;
         let from = |i: usize| {
             let (row, c) = (i / n, i % n);
             all[(row / outputs * n + c) * outputs + row % outputs]
@@ -155,34 +156,34 @@ struct Conv {
 }
 
 /// Prepares the convolution of `x - p` and `w - q` for one group, or every channel by itself.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [_, w, p, z] = site.args else { return None };
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [_, w, p, z] = spec.args else { return None };
     let (filters, weights) = (w.layout.shape.as_slice(), shift(w.dtype, true)?);
-    let group = usize::try_from(site.int(4)?).ok()?;
+    let group = usize::try_from(spec.int(4)?).ok()?;
     if !w.layout.is_dense() || !is_zero_point(p, 0) || !is_zero_point(z, 1) {
         return None;
     }
-    let (o, q, batch) = (*filters.first()?, *filters.get(1)?, *site.outputs[0].1.first()?);
+    let (o, q, batch) = (*filters.first()?, *filters.get(1)?, *spec.outputs[0].1.first()?);
     if q == 1 && o == group {
-        return Depthwise::new(site).map(|d| Box::new(d) as Box<dyn Launch>);
+        return Depthwise::new(spec).map(|d| Box::new(d) as Box<dyn Kernel>);
     }
     if group != 1 {
         return None;
     }
-    let image = Image::new(site, filters, 4)?;
+    let image = Image::new(spec, filters, 4)?;
     let (taps, w_at) = (image.windows.taps(), w.layout.offset);
     let join = image.windows.joined(image.wide());
     let packed = w.constant.as_ref().map(|t| {
         // Not the steps of a matrix that a product may have of the same constant.
-        site.packs.bytes(t, w_at, (-2 - q as isize, taps as isize), (o, q * taps), &|| {
-            pack(&t.bytes()[w_at..], o, (q, taps), weights.0)
+        spec.weights.bytes(t, w_at, (-2 - q as isize, taps as isize), (o, q * taps), &|| {
+            pack(&t.bytes()[w_at..], FilterShape { o, q, taps }, weights.0)
         })
     });
     Some(Box::new(Conv { image, batch, q, o, w_at, weights, packed, join }))
 }
 
-/// Weights as columns whose depth goes tap by tap, each in groups of four channels.
-fn pack(w: &[u8], o: usize, (q, taps): (usize, usize), flip: u8) -> PackedBytes {
+/// Packs weights as columns with tap-major depth, in groups of four channels.
+fn pack(w: &[u8], FilterShape { o, q, taps }: FilterShape, flip: u8) -> PackedBytes {
     let wide = 4 * groups(q);
     let mut turned = vec![flip; o * taps * wide];
     for (line, w) in
@@ -195,7 +196,7 @@ fn pack(w: &[u8], o: usize, (q, taps): (usize, usize), flip: u8) -> PackedBytes 
         }
     }
     let m = ByteMatrix { data: &turned, offset: 0, row: 1, col: (taps * wide) as isize };
-    PackedBytes::columns(&m, (taps * wide, o), flip)
+    PackedBytes::columns(&m, taps * wide, o, flip)
 }
 
 /// What all tasks of a run share.
@@ -207,7 +208,7 @@ struct Job<'a> {
     /// What the sums of each output channel begin with, and its zero point.
     begin: &'a [i32],
     zeros: &'a [i32],
-    finish: &'a Finish<'a>,
+    finish: &'a OutputPipeline<'a>,
 }
 
 /// Positions whose windows are computed together.
@@ -215,11 +216,11 @@ const BLOCK: usize = 96;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 19;
 
-impl Launch for Conv {
+impl Kernel for Conv {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (taps, positions) = (self.image.windows.taps(), self.image.windows.len());
@@ -228,13 +229,13 @@ impl Launch for Conv {
         }
         let p = vector(&inputs[2], 1, self.image.flip.1)[0];
         let mut zeros = vector(&inputs[3], self.o, self.weights.1);
-        let finish = Finish::of_rows(cx, outputs[0], (positions, self.o));
+        let finish = OutputPipeline::of_rows(cx, outputs[0], positions, self.o);
         let w = &inputs[1].bytes[self.w_at..];
         if !(0..=255).contains(&p) {
             let per = (self.q * taps).max(1);
             let weights =
                 |i: usize| ((w[i] ^ self.weights.0) as i8 as i32).wrapping_sub(zeros[i / per]);
-            let extents = (self.batch, 1, self.q, self.o);
+            let extents = ConvExtents { batch: self.batch, group: 1, q: self.q, o: self.o };
             let all = self.image.plain(inputs[0].bytes, p, extents, weights);
             // SAFETY: the only call.
             unsafe { finish.part(0, &all) };
@@ -244,7 +245,7 @@ impl Launch for Conv {
         let weights = match &self.packed {
             Some(packed) => &***packed,
             None => {
-                own = pack(w, self.o, (self.q, taps), self.weights.0);
+                own = pack(w, FilterShape { o: self.o, q: self.q, taps }, self.weights.0);
                 &own
             }
         };
@@ -289,24 +290,24 @@ impl Launch for Conv {
 }
 
 impl Conv {
-    /// The results at some positions, by panels of output channels.
+    /// Computes some positions, by panels of output channels.
     fn block(&self, job: &Job<'_>, rows: Range<usize>, panels: &Range<usize>) {
         let (taps, count) = (self.image.windows.taps(), rows.len());
         with_scratch::<usize, 1, _>([taps * count], |[pointers]| {
             let pointers: &mut [*const u8] = as_pointers(&mut pointers[..taps * count]);
-            let (at, windows) = ((rows.start, count), &self.image.windows);
-            let join = windows.point(job.x, job.outside, at, self.join, pointers);
+            let windows = &self.image.windows;
+            let join = windows.pointers(job.x, job.outside, rows.start, count, self.join, pointers);
             let (pointers, length) = (&pointers[..taps / join * count], self.image.wide() * join);
             #[cfg(target_arch = "x86_64")]
             if let Some((steps, out)) = job.finish.steps()
                 && job.zeros.iter().all(|&z| z == 0)
             {
                 use super::dot::vnni;
-                let a = vnni::Rows { pointers, apart: count, first: 0, groups: length / 4 };
+                let a = vnni::PointerRows { pointers, apart: count, first: 0, groups: length / 4 };
                 for panel in panels.clone() {
                     let column = panel * COLUMNS;
                     let wide = COLUMNS.min(self.o - column);
-                    let to = vnni::Target {
+                    let to = vnni::OutputTile {
                         out: out.at(0),
                         len: out.len(),
                         steps,
@@ -316,19 +317,19 @@ impl Conv {
                         wide,
                     };
                     let weights = job.weights.panel(panel).groups;
-                    let begin = vnni::Begin { columns: &job.begin[column..], shifted: None };
+                    let begin = vnni::InitialSums { columns: &job.begin[column..], shifted: None };
                     // SAFETY: steps are there only with the instructions; pointers are of positions of the image or of the outside, with
                     // all channels behind them; results of different blocks do not overlap.
                     unsafe { vnni::tiles(a, count, weights, begin, &to) };
                 }
                 return;
             }
-            self.gathered(job, rows, panels, pointers, length);
+            self.block_by_im2col(job, rows, panels, pointers, length);
         });
     }
 
-    /// The same with the windows written out.
-    fn gathered(
+    /// The same by im2col.
+    fn block_by_im2col(
         &self,
         job: &Job<'_>,
         rows: Range<usize>,
@@ -356,18 +357,10 @@ impl Conv {
                 for r in (0..count).step_by(ROWS) {
                     let high = ROWS.min(count - r);
                     let columns = Some(&job.begin[column..column + vectors * LANES]);
-                    let start = Start { rows: [0; ROWS], columns };
+                    let start = InitialSums { rows: [0; ROWS], columns };
                     let to = job.weights.panel(panel);
-                    tile(
-                        Signed::Right,
-                        a,
-                        (r, high),
-                        to,
-                        (0, vectors),
-                        &start,
-                        &mut tile_sums,
-                        COLUMNS,
-                    );
+                    let range = TileRange { row: r, count: high, column: 0, vectors };
+                    tile(SignedSide::Right, a, to, range, &start, &mut tile_sums, COLUMNS);
                     for i in 0..high {
                         let sums = &mut tile_sums[i * COLUMNS..][..wide];
                         let zeros = &job.zeros[column..column + wide];

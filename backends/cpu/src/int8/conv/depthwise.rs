@@ -1,18 +1,18 @@
-//! Convolutions of bytes with one filter per channel: a plane at a time, tap by tap over all of its positions.
+//! Int8 depthwise convolutions, channels first: plane by plane, tap by tap over all positions.
 
-use super::super::epilogue::Finish;
+use super::super::epilogue::OutputPipeline;
 use super::super::vector;
-use super::frame::Frame;
-use super::plain::{Channels, sums};
+use super::naive::{ConvExtents, naive_sums};
+use super::polyphase::PolyphasePlanes;
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use mlc_vector::simd;
 
 /// A depthwise convolution with known shapes.
 pub struct Depthwise {
     window: Window,
-    frame: Frame,
+    frame: PolyphasePlanes,
     batch: usize,
     channels: usize,
     taps: usize,
@@ -33,12 +33,13 @@ impl Depthwise {
     /// The convolution, if its window has a frame.
     pub fn new(
         window: Window,
-        (batch, channels): (usize, usize),
+        batch: usize,
+        channels: usize,
         at: [usize; 2],
         image: (u8, i32),
         weights: (u8, i32),
     ) -> Option<Depthwise> {
-        let frame = Frame::of(&window)?;
+        let frame = PolyphasePlanes::of(&window)?;
         let (taps, offsets) = (window.taps(), frame.offsets(1));
         // Signed bytes need no flip to be signed.
         let signed = weights.0 == 0;
@@ -46,11 +47,11 @@ impl Depthwise {
     }
 }
 
-impl Launch for Depthwise {
+impl Kernel for Depthwise {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let p = vector(&inputs[2], 1, self.image.1)[0];
@@ -61,17 +62,17 @@ impl Launch for Depthwise {
         };
         let w = &inputs[1].bytes[self.at[1]..][..self.channels * self.taps];
         let weights: Vec<i32> = w.iter().enumerate().map(value).collect();
-        let finish = Finish::new(cx, outputs[0]);
+        let finish = OutputPipeline::new(cx, outputs[0]);
         let (image, whole) = (self.frame.inputs(), self.frame.to[0] * self.frame.to[1]);
         if whole == 0 {
             return Ok(());
         }
         if !(0..=255).contains(&p) {
-            let c = Channels { batch: self.batch, group: self.channels, q: 1, o: 1 };
+            let c = ConvExtents { batch: self.batch, group: self.channels, q: 1, o: 1 };
             let image = |i: usize| {
                 ((inputs[0].bytes[self.at[0] + i] ^ self.image.0) as i32).wrapping_sub(p)
             };
-            let all = sums(&self.window, c, image, |i| weights[i]);
+            let all = naive_sums(&self.window, c, image, |i| weights[i]);
             // SAFETY: the only call.
             unsafe { finish.part(0, &all) };
             return Ok(());

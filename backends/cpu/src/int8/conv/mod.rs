@@ -1,30 +1,30 @@
-//! Convolutions of bytes: the weights are signed rows, packed once if they are constant, and images are unsigned columns.
+//! Int8 convolutions, channels first (NCHW): signed weights as rows, packed once if constant, by the unsigned image as columns.
 
 mod depthwise;
-mod frame;
-pub(crate) mod plain;
+pub(crate) mod naive;
+mod polyphase;
 pub(crate) mod transpose;
 
-use super::dot::{COLUMNS, Columns, LANES, ROWS, Rows, Signed, Start, tile};
-use super::epilogue::Finish;
+use super::dot::{COLUMNS, Columns, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange, tile};
+use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups};
 use super::{block_columns, is_zero_point, shift, vector};
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
 use depthwise::Depthwise;
-use frame::Frame;
 use mlc_vector::arrays::array;
-use plain::{Channels, sums};
+use naive::{ConvExtents, naive_sums};
+use polyphase::PolyphasePlanes;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// A convolution with known shapes.
 struct Conv {
     window: Window,
-    frame: Frame,
+    frame: PolyphasePlanes,
     batch: usize,
     group: usize,
     /// Input and output channels of a group, and the taps of a window.
@@ -41,11 +41,11 @@ struct Conv {
 }
 
 /// Prepares the convolution of `x - p` and `w - q`.
-pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let [x, w, p, z] = site.args else { return None };
-    let out = &site.outputs[0].1;
-    let (stride, low) = (site.sizes(0)?, site.ints(1)?);
-    let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
+pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let [x, w, p, z] = spec.args else { return None };
+    let out = &spec.outputs[0].1;
+    let (stride, low) = (spec.sizes(0)?, spec.ints(1)?);
+    let (dilation, group) = (spec.sizes(3)?, usize::try_from(spec.int(4)?).ok()?);
     let (image, weights) = (shift(x.dtype, false)?, shift(w.dtype, true)?);
     let dense = x.layout.is_dense() && w.layout.is_dense();
     if !dense || !is_zero_point(p, 0) || !is_zero_point(z, 1) || stride.contains(&0) || group == 0 {
@@ -56,16 +56,16 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let (q, o, taps) = (w.layout.shape[1], out[1] / group, window.taps());
     let at = [x.layout.offset, w.layout.offset];
     if q == 1 && o == 1 {
-        return Depthwise::new(window, (out[0], group), at, image, weights)
-            .map(|d| Box::new(d) as Box<dyn Launch>);
+        return Depthwise::new(window, out[0], group, at, image, weights)
+            .map(|d| Box::new(d) as Box<dyn Kernel>);
     }
-    let frame = Frame::of(&window)?;
+    let frame = PolyphasePlanes::of(&window)?;
     let offsets = frame.offsets(q);
     let packed = w.constant.as_ref().map(|t| {
         let all = (group * o, q * taps);
         // Not the steps of a matrix that a product may have of the same constant.
-        site.packs.bytes(t, at[1], (-1 - q as isize, taps as isize), all, &|| {
-            pack(&t.bytes()[at[1]..], all.0, (q, taps), weights.0)
+        spec.weights.bytes(t, at[1], (-1 - q as isize, taps as isize), all, &|| {
+            pack(&t.bytes()[at[1]..], all.0, q, taps, weights.0)
         })
     });
     let batch = out[0];
@@ -85,8 +85,8 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     }))
 }
 
-/// Weights as rows whose depth goes tap by tap, each in groups of four channels.
-fn pack(w: &[u8], rows: usize, (q, taps): (usize, usize), flip: u8) -> PackedBytes {
+/// Packs weights as rows with tap-major depth, in groups of four channels.
+fn pack(w: &[u8], rows: usize, q: usize, taps: usize, flip: u8) -> PackedBytes {
     let wide = 4 * groups(q);
     let mut turned = vec![flip; rows * taps * wide];
     for (line, w) in
@@ -99,7 +99,7 @@ fn pack(w: &[u8], rows: usize, (q, taps): (usize, usize), flip: u8) -> PackedByt
         }
     }
     let m = ByteMatrix { data: &turned, offset: 0, row: (taps * wide) as isize, col: 1 };
-    PackedBytes::rows(&m, (rows, taps * wide), flip)
+    PackedBytes::rows(&m, rows, taps * wide, flip)
 }
 
 /// The sums over one group of channels of one image.
@@ -114,19 +114,19 @@ struct Part<'a> {
     zeros: &'a [i32],
 }
 
-impl Launch for Conv {
+impl Kernel for Conv {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let p = vector(&inputs[2], 1, self.image.1)[0];
         let rows = self.group * self.o;
         let zeros = vector(&inputs[3], rows, self.weights.1);
-        let finish = Finish::new(cx, outputs[0]);
+        let finish = OutputPipeline::new(cx, outputs[0]);
         if !(0..=255).contains(&p) {
-            let c = Channels { batch: self.batch, group: self.group, q: self.q, o: self.o };
+            let c = ConvExtents { batch: self.batch, group: self.group, q: self.q, o: self.o };
             let image = |i: usize| {
                 ((inputs[0].bytes[self.at[0] + i] ^ self.image.0) as i32).wrapping_sub(p)
             };
@@ -135,7 +135,7 @@ impl Launch for Conv {
                 let w = (inputs[1].bytes[self.at[1] + i] ^ self.weights.0) as i8 as i32;
                 w.wrapping_sub(zeros[i / per])
             };
-            let all = sums(&self.window, c, image, weights);
+            let all = naive_sums(&self.window, c, image, weights);
             // SAFETY: the only call.
             unsafe { finish.part(0, &all) };
             return Ok(());
@@ -146,7 +146,7 @@ impl Launch for Conv {
             Some(packed) => &***packed,
             None => {
                 let w = &inputs[1].bytes[self.at[1]..];
-                own = pack(w, rows, (self.q, self.taps), self.weights.0);
+                own = pack(w, rows, self.q, self.taps, self.weights.0);
                 &own
             }
         };
@@ -196,7 +196,7 @@ impl Launch for Conv {
 const GRAIN: usize = 1 << 19;
 
 impl Conv {
-    fn part(&self, cx: &Context<'_>, part: &Part<'_>, finish: &Finish<'_>) {
+    fn part(&self, cx: &Context<'_>, part: &Part<'_>, finish: &OutputPipeline<'_>) {
         let positions = self.frame.positions();
         if positions == 0 || self.o == 0 {
             return;
@@ -221,7 +221,7 @@ impl Conv {
         part: &Part<'_>,
         rows: Range<usize>,
         columns: Range<usize>,
-        finish: &Finish<'_>,
+        finish: &OutputPipeline<'_>,
     ) {
         let pitch = columns.len().next_multiple_of(COLUMNS);
         let shifted = part.zeros[rows.clone()].iter().any(|&z| z != 0);
@@ -236,22 +236,14 @@ impl Conv {
             }
             for r in rows.clone().step_by(ROWS) {
                 let count = ROWS.min(rows.end - r);
-                let mut start = Start { rows: [0; ROWS], columns: None };
+                let mut start = InitialSums { rows: [0; ROWS], columns: None };
                 start.rows[..count].copy_from_slice(&part.begin[r..r + count]);
                 for c in columns.clone().step_by(COLUMNS) {
                     let vectors = (columns.end - c).min(COLUMNS).div_ceil(LANES);
                     let to = &mut sums[c - columns.start..];
                     let a: Rows<'_> = part.weights.as_rows();
-                    tile(
-                        Signed::Left,
-                        a,
-                        (part.row + r, count),
-                        part.columns,
-                        (c, vectors),
-                        &start,
-                        to,
-                        pitch,
-                    );
+                    let range = TileRange { row: part.row + r, count, column: c, vectors };
+                    tile(SignedSide::Left, a, part.columns, range, &start, to, pitch);
                 }
                 let mut done = 0;
                 for i in 0..count {
@@ -288,12 +280,13 @@ impl Conv {
     fn totals(&self, part: &Part<'_>, columns: &Range<usize>, to: &mut [i32]) {
         let ones = vec![1u8; 4 * self.offsets.len()];
         let a = Rows { bytes: &ones, stride: ones.len() };
-        let start = Start { rows: [0; ROWS], columns: None };
+        let start = InitialSums { rows: [0; ROWS], columns: None };
         for c in columns.clone().step_by(COLUMNS) {
             let vectors = (columns.end - c).min(COLUMNS).div_ceil(LANES);
             let to = &mut to[c - columns.start..];
             let pitch = to.len();
-            tile(Signed::Left, a, (0, 1), part.columns, (c, vectors), &start, to, pitch);
+            let range = TileRange { row: 0, count: 1, column: c, vectors };
+            tile(SignedSide::Left, a, part.columns, range, &start, to, pitch);
         }
     }
 

@@ -1,38 +1,40 @@
-//! Images of bytes whose channels change places.
+//! Transposes between channels first and channels last, of bytes.
 
-use crate::runtime::launch::{Array, Context, Launch, LaunchSite};
+use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
 
-/// Prepares the copy of bytes that puts channels last.
-pub fn make_last(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let shape = &site.args.first()?.layout.shape;
+/// Specialises NCHW → NHWC.
+pub fn make_last(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let shape = &spec.args.first()?.layout.shape;
     let (&[batch, channels], positions) = (shape.first_chunk()?, shape.get(2..)?);
-    make(site, batch, channels, positions.iter().product())
+    make(spec, batch, channels, positions.iter().product())
 }
 
-/// Prepares the copy of bytes that puts channels first.
-pub fn make_first(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let shape = &site.args.first()?.layout.shape;
+/// Specialises NHWC → NCHW.
+pub fn make_first(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
+    let shape = &spec.args.first()?.layout.shape;
     let (&batch, rest) = shape.split_first()?;
     let (&channels, positions) = rest.split_last()?;
-    make(site, batch, positions.iter().product(), channels)
+    make(spec, batch, positions.iter().product(), channels)
 }
 
 fn make(
-    site: &LaunchSite<'_>,
+    spec: &KernelSpec<'_>,
     batch: usize,
     rows: usize,
     columns: usize,
-) -> Option<Box<dyn Launch>> {
-    let x = site.args.first()?;
+) -> Option<Box<dyn Kernel>> {
+    let x = spec.args.first()?;
     let fits = x.dtype.size() == 1 && x.layout.is_dense();
-    fits.then(|| Box::new(Turn { batch, rows, columns, at: x.layout.offset }) as Box<dyn Launch>)
+    fits.then(|| {
+        Box::new(LayoutTranspose { batch, rows, columns, at: x.layout.offset }) as Box<dyn Kernel>
+    })
 }
 
-/// Transposes of matrices.
-struct Turn {
+/// A batch of matrix transposes.
+struct LayoutTranspose {
     batch: usize,
     rows: usize,
     columns: usize,
@@ -46,11 +48,11 @@ const LINES: usize = 64;
 /// Rows and columns of what stays in registers.
 const SIDE: usize = 16;
 
-impl Launch for Turn {
+impl Kernel for LayoutTranspose {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let (rows, columns) = (self.rows, self.columns);
@@ -70,7 +72,7 @@ impl Launch for Turn {
                 let from = &x[image + first..image + rows * columns];
                 // SAFETY: rows of the result of different blocks do not overlap.
                 let part = unsafe { out.part(image + first * rows, count * rows) };
-                turned(from, columns, rows, part);
+                transpose_bytes(from, columns, rows, part);
             }
         });
         Ok(())
@@ -79,7 +81,7 @@ impl Launch for Turn {
 
 simd! {
     /// Columns of a matrix as rows: those that begin in its first row, `apart` bytes from one of its rows to the next.
-    fn turned(from: &[u8], apart: usize, rows: usize, to: &mut [u8]) {
+    fn transpose_bytes(from: &[u8], apart: usize, rows: usize, to: &mut [u8]) {
         let columns = to.len() / rows;
         let whole = (rows / SIDE * SIDE, columns / SIDE * SIDE);
         for r in (0..whole.0).step_by(SIDE) {

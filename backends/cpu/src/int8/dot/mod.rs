@@ -1,6 +1,6 @@
-//! Register tiles of sums of products of bytes, four at a time: an unsigned byte on one side, a signed one on the other.
+//! The int8 micro-kernel: u8 × i8 dot products of four bytes, accumulated in i32.
 //!
-//! Sums wrap as i32 do, so every level of vector instructions yields the same bits. Nothing here saturates on the way.
+//! Never saturates: accumulators wrap, so every instruction set gives the same bits.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -14,26 +14,26 @@ use std::sync::OnceLock;
 pub const ROWS: usize = 6;
 /// Columns of a tile.
 pub const COLUMNS: usize = 64;
-/// Columns that are computed together: a tile has one to four such vectors.
+/// Columns of a vector; a tile has one to four vectors.
 pub const LANES: usize = 16;
 
-/// The side whose bytes are signed; those of the other one are not.
+/// The operand whose bytes are signed; the other is unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signed {
+pub enum SignedSide {
     /// The rows.
     Left,
     /// The columns.
     Right,
 }
 
-/// The columns of a product: groups of four bytes of the depth, and where each group's columns begin.
+/// The columns of a product: groups of four bytes along the depth, with the offset of each group.
 #[derive(Clone, Copy)]
 pub struct Columns<'a> {
     /// Four bytes per column.
     pub groups: &'a [u32],
     /// The first column of each group of the depth.
     pub offsets: &'a [usize],
-    /// The largest of them.
+    /// The largest offset.
     pub reach: usize,
 }
 
@@ -46,18 +46,31 @@ pub struct Rows<'a> {
     pub stride: usize,
 }
 
-/// What the sums of a tile begin with.
+/// The rows and columns of a tile.
 #[derive(Clone, Copy)]
-pub struct Start<'a> {
+pub struct TileRange {
+    /// The first row.
+    pub row: usize,
+    /// Rows.
+    pub count: usize,
+    /// The first column.
+    pub column: usize,
+    /// Vectors of [`LANES`] columns.
+    pub vectors: usize,
+}
+
+/// Initial values of a tile's accumulators.
+#[derive(Clone, Copy)]
+pub struct InitialSums<'a> {
     /// A summand for each row.
     pub rows: [i32; ROWS],
-    /// And one for each column, if there are as many.
+    /// A summand for each column.
     pub columns: Option<&'a [i32]>,
 }
 
 /// The instructions that tiles use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
+enum InstructionSet {
     /// Four products and their sum in one instruction.
     #[cfg(target_arch = "x86_64")]
     Vnni,
@@ -70,45 +83,42 @@ enum Path {
     Portable,
 }
 
-fn path() -> Path {
-    static PATH: OnceLock<Path> = OnceLock::new();
+fn path() -> InstructionSet {
+    static PATH: OnceLock<InstructionSet> = OnceLock::new();
     *PATH.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
         {
             if level() == VectorLevel::V4 && is_x86_feature_detected!("avx512vnni") {
-                return Path::Vnni;
+                return InstructionSet::Vnni;
             }
             if level() >= VectorLevel::V3 {
-                return Path::Avx2;
+                return InstructionSet::Avx2;
             }
         }
         #[cfg(target_arch = "aarch64")]
         if level() == VectorLevel::Neon && std::arch::is_aarch64_feature_detected!("dotprod") {
-            return Path::Neon;
+            return InstructionSet::Neon;
         }
         let _ = (level(), VectorLevel::Base);
-        Path::Portable
+        InstructionSet::Portable
     })
 }
 
-/// True if the machine multiplies four pairs of bytes at once, and tiles may.
+/// Whether tiles use AVX-512 VNNI.
 pub fn has_vnni() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return path() == Path::Vnni;
+    return path() == InstructionSet::Vnni;
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
 
-/// Computes a tile: `count` rows from row `row` on, and `vectors` times [`LANES`] columns from column `at` on. Row `r` of the
-/// result begins at `out[r * stride]`.
-#[allow(clippy::too_many_arguments, reason = "a tile of a product")]
+/// Computes a tile. Row `r` of it begins at `out[r * stride]`.
 pub fn tile(
-    signed: Signed,
+    signed: SignedSide,
     a: Rows<'_>,
-    (row, count): (usize, usize),
     b: Columns<'_>,
-    (at, vectors): (usize, usize),
-    start: &Start<'_>,
+    TileRange { row, count, column, vectors }: TileRange,
+    start: &InitialSums<'_>,
     out: &mut [i32],
     stride: usize,
 ) {
@@ -118,14 +128,14 @@ pub fn tile(
         depth <= a.stride && (row + count) * a.stride <= a.bytes.len(),
         "rows lie inside the bytes"
     );
-    assert!(b.reach + at + wide <= b.groups.len(), "columns lie inside the groups");
+    assert!(b.reach + column + wide <= b.groups.len(), "columns lie inside the groups");
     assert!((count - 1) * stride + wide <= out.len(), "the tile lies inside the result");
     assert!(start.columns.is_none_or(|c| wide <= c.len()), "a summand per column");
     debug_assert!(b.offsets.iter().all(|&o| o <= b.reach));
-    let t = Raw {
+    let t = CheckedTile {
         a: a.bytes[row * a.stride..].as_ptr(),
         lead: a.stride,
-        b: b.groups[at..].as_ptr(),
+        b: b.groups[column..].as_ptr(),
         offsets: b.offsets,
         start,
         out: out.as_mut_ptr(),
@@ -135,34 +145,34 @@ pub fn tile(
     unsafe {
         match (path(), signed) {
             #[cfg(target_arch = "x86_64")]
-            (Path::Vnni, Signed::Left) => x86::vnni::<true>(&t, count, vectors),
+            (InstructionSet::Vnni, SignedSide::Left) => x86::vnni::<true>(&t, count, vectors),
             #[cfg(target_arch = "x86_64")]
-            (Path::Vnni, Signed::Right) => x86::vnni::<false>(&t, count, vectors),
+            (InstructionSet::Vnni, SignedSide::Right) => x86::vnni::<false>(&t, count, vectors),
             #[cfg(target_arch = "x86_64")]
-            (Path::Avx2, Signed::Left) => x86::avx2::<true>(&t, count, vectors),
+            (InstructionSet::Avx2, SignedSide::Left) => x86::avx2::<true>(&t, count, vectors),
             #[cfg(target_arch = "x86_64")]
-            (Path::Avx2, Signed::Right) => x86::avx2::<false>(&t, count, vectors),
+            (InstructionSet::Avx2, SignedSide::Right) => x86::avx2::<false>(&t, count, vectors),
             #[cfg(target_arch = "aarch64")]
-            (Path::Neon, Signed::Left) => neon::tile::<true>(&t, count, vectors),
+            (InstructionSet::Neon, SignedSide::Left) => neon::tile::<true>(&t, count, vectors),
             #[cfg(target_arch = "aarch64")]
-            (Path::Neon, Signed::Right) => neon::tile::<false>(&t, count, vectors),
-            (Path::Portable, _) => portable(&t, count, vectors, signed),
+            (InstructionSet::Neon, SignedSide::Right) => neon::tile::<false>(&t, count, vectors),
+            (InstructionSet::Portable, _) => portable(&t, count, vectors, signed),
         }
     }
 }
 
 /// A checked tile.
-pub(super) struct Raw<'a> {
+pub(super) struct CheckedTile<'a> {
     pub(super) a: *const u8,
     pub(super) lead: usize,
     pub(super) b: *const u32,
     pub(super) offsets: &'a [usize],
-    pub(super) start: &'a Start<'a>,
+    pub(super) start: &'a InitialSums<'a>,
     pub(super) out: *mut i32,
     pub(super) stride: usize,
 }
 
-impl Raw<'_> {
+impl CheckedTile<'_> {
     /// Four bytes of a row.
     ///
     /// # Safety
@@ -173,7 +183,7 @@ impl Raw<'_> {
         unsafe { self.a.add(row * self.lead + 4 * group).cast::<i32>().read_unaligned() }
     }
 
-    /// What the sum of a column of row `row` begins with.
+    /// The initial sum of a column of row `row`.
     ///
     /// # Safety
     /// The tile has the column.
@@ -187,7 +197,7 @@ impl Raw<'_> {
 
 /// # Safety
 /// As [`tile`] asserts.
-unsafe fn portable(t: &Raw<'_>, count: usize, vectors: usize, signed: Signed) {
+unsafe fn portable(t: &CheckedTile<'_>, count: usize, vectors: usize, signed: SignedSide) {
     let bytes = |word: u32, sign: bool| {
         word.to_le_bytes().map(|b| if sign { b as i8 as i32 } else { b as i32 })
     };
@@ -200,11 +210,11 @@ unsafe fn portable(t: &Raw<'_>, count: usize, vectors: usize, signed: Signed) {
             }
             for (g, &o) in t.offsets.iter().enumerate() {
                 // SAFETY: inside the rows.
-                let a = bytes(unsafe { t.left(r, g) } as u32, signed == Signed::Left);
+                let a = bytes(unsafe { t.left(r, g) } as u32, signed == SignedSide::Left);
                 for (c, s) in sums.iter_mut().enumerate() {
                     // SAFETY: inside the groups.
                     let word = unsafe { *t.b.add(o + v * LANES + c) };
-                    let b = bytes(word, signed == Signed::Right);
+                    let b = bytes(word, signed == SignedSide::Right);
                     let sum = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
                     *s = s.wrapping_add(sum);
                 }
@@ -219,7 +229,7 @@ unsafe fn portable(t: &Raw<'_>, count: usize, vectors: usize, signed: Signed) {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LANES, Raw};
+    use super::{CheckedTile, LANES};
     use std::arch::x86_64::*;
 
     /// Calls a function of as many rows and vectors as there are.
@@ -256,7 +266,7 @@ mod x86 {
 
     /// # Safety
     /// As [`super::tile`] asserts; the machine has AVX-512 with VNNI.
-    pub unsafe fn vnni<const LEFT: bool>(t: &Raw<'_>, count: usize, vectors: usize) {
+    pub unsafe fn vnni<const LEFT: bool>(t: &CheckedTile<'_>, count: usize, vectors: usize) {
         // SAFETY: by the contract.
         unsafe { sized!(vnni_tile::<LEFT>, t, count, vectors) }
     }
@@ -264,7 +274,7 @@ mod x86 {
     /// # Safety
     /// As [`super::tile`] asserts; the machine has AVX-512 with VNNI.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-    unsafe fn vnni_tile<const LEFT: bool, const R: usize, const V: usize>(t: &Raw<'_>) {
+    unsafe fn vnni_tile<const LEFT: bool, const R: usize, const V: usize>(t: &CheckedTile<'_>) {
         // SAFETY: rows, groups and columns are inside the tile.
         unsafe {
             let mut sums = [[_mm512_setzero_si512(); V]; R];
@@ -304,7 +314,7 @@ mod x86 {
 
     /// # Safety
     /// As [`super::tile`] asserts; the machine has AVX2.
-    pub unsafe fn avx2<const LEFT: bool>(t: &Raw<'_>, count: usize, vectors: usize) {
+    pub unsafe fn avx2<const LEFT: bool>(t: &CheckedTile<'_>, count: usize, vectors: usize) {
         // SAFETY: by the contract.
         unsafe { sized!(avx2_tile::<LEFT>, t, count, vectors) }
     }
@@ -314,7 +324,7 @@ mod x86 {
     /// # Safety
     /// As [`super::tile`] asserts; the machine has AVX2.
     #[target_feature(enable = "avx2")]
-    unsafe fn avx2_tile<const LEFT: bool, const R: usize, const V: usize>(t: &Raw<'_>) {
+    unsafe fn avx2_tile<const LEFT: bool, const R: usize, const V: usize>(t: &CheckedTile<'_>) {
         const STEP: usize = 8;
         // SAFETY: rows, groups and columns are inside the tile.
         unsafe {
@@ -369,15 +379,15 @@ mod tests {
             .collect();
         let offsets = [0, width, 2 * width];
         let columns: Vec<i32> = (0..64).map(|i| i * 1000 - 7).collect();
-        for signed in [Signed::Left, Signed::Right] {
+        for signed in [SignedSide::Left, SignedSide::Right] {
             for count in 1..=ROWS {
                 for vectors in 1..=4 {
                     for with in [false, true] {
-                        let start = Start {
+                        let start = InitialSums {
                             rows: [1, -2, 3, i32::MAX, 5, -6],
                             columns: with.then_some(&columns[..]),
                         };
-                        let t = Raw {
+                        let t = CheckedTile {
                             a: a.as_ptr(),
                             lead: depth,
                             b: groups[5..].as_ptr(),
@@ -390,7 +400,7 @@ mod tests {
                         // SAFETY: all slices are large enough.
                         unsafe {
                             portable(
-                                &Raw { out: expected.as_mut_ptr(), ..t },
+                                &CheckedTile { out: expected.as_mut_ptr(), ..t },
                                 count,
                                 vectors,
                                 signed,
@@ -403,8 +413,8 @@ mod tests {
                                     start.rows[r].wrapping_add(if with { columns[c] } else { 0 });
                                 for k in 0..depth {
                                     let word = groups[5 + c + k / 4 * width].to_le_bytes();
-                                    let product = value(a[r * depth + k], Signed::Left)
-                                        * value(word[k % 4], Signed::Right);
+                                    let product = value(a[r * depth + k], SignedSide::Left)
+                                        * value(word[k % 4], SignedSide::Right);
                                     sum = sum.wrapping_add(product);
                                 }
                                 assert_eq!(expected[r * 70 + c], sum);
@@ -413,17 +423,18 @@ mod tests {
                         let mut found = vec![0i32; 6 * 70];
                         let b = Columns { groups: &groups, offsets: &offsets, reach: 2 * width };
                         let rows = Rows { bytes: &a, stride: depth };
-                        tile(signed, rows, (0, count), b, (5, vectors), &start, &mut found, 70);
+                        let range = TileRange { row: 0, count, column: 5, vectors };
+                        tile(signed, rows, b, range, &start, &mut found, 70);
                         assert_eq!(found, expected, "{signed:?} {count} {vectors}");
                         #[cfg(target_arch = "x86_64")]
                         if is_x86_feature_detected!("avx2") {
                             let mut found = vec![0i32; 6 * 70];
-                            let t = Raw { out: found.as_mut_ptr(), ..t };
+                            let t = CheckedTile { out: found.as_mut_ptr(), ..t };
                             // SAFETY: detected, and all slices are large enough.
                             unsafe {
                                 match signed {
-                                    Signed::Left => x86::avx2::<true>(&t, count, vectors),
-                                    Signed::Right => x86::avx2::<false>(&t, count, vectors),
+                                    SignedSide::Left => x86::avx2::<true>(&t, count, vectors),
+                                    SignedSide::Right => x86::avx2::<false>(&t, count, vectors),
                                 }
                             }
                             assert_eq!(found, expected, "{signed:?} {count} {vectors}");

@@ -2,7 +2,7 @@
 //!
 //! So the columns are shifted by 128 to bytes of the rows' kind, and what that adds to a sum is 128 times the sum of the row's bytes.
 
-use super::{LANES, Raw};
+use super::{CheckedTile, LANES};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -14,7 +14,7 @@ const VECTORS: usize = LANES / WIDE;
 ///
 /// # Safety
 /// As [`super::tile`] asserts; the machine has the instructions.
-pub unsafe fn tile<const LEFT: bool>(t: &Raw<'_>, count: usize, vectors: usize) {
+pub unsafe fn tile<const LEFT: bool>(t: &CheckedTile<'_>, count: usize, vectors: usize) {
     // SAFETY: by the contract.
     unsafe {
         match count {
@@ -31,7 +31,7 @@ pub unsafe fn tile<const LEFT: bool>(t: &Raw<'_>, count: usize, vectors: usize) 
 /// # Safety
 /// As [`tile`].
 #[target_feature(enable = "neon,dotprod")]
-unsafe fn rows<const LEFT: bool, const R: usize>(t: &Raw<'_>, vectors: usize) {
+unsafe fn rows<const LEFT: bool, const R: usize>(t: &CheckedTile<'_>, vectors: usize) {
     // SAFETY: rows, groups and columns are inside the tile.
     unsafe {
         let mut begin = [0; R];

@@ -1,7 +1,9 @@
 //! Register tiles on AVX-512 with VNNI: rows of unsigned bytes that lie anywhere by packed columns of signed ones, or each
-//! channel by its own weights, and the steps that follow while the sums are in registers.
+//! channel by its own weights, and the steps that requantize_rows while the sums are in registers.
 
-use super::super::epilogue::steps::{Elements, Operand, Side, Sign, Step, Steps, Written};
+use super::super::epilogue::requantize::{
+    DenseElements, DenseOperand, Operand, OutputType, RequantizeStep, RequantizeSteps, Sign,
+};
 use super::COLUMNS;
 use mlc_vector::arrays::array;
 use std::arch::x86_64::*;
@@ -11,7 +13,7 @@ const LANES: usize = 16;
 
 /// Rows of bytes: a pointer for each row and piece.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct PointerRows<'a> {
     /// The pointers, piece by piece.
     pub pointers: &'a [*const u8],
     /// Pointers of a piece, and the first row's among them.
@@ -23,34 +25,34 @@ pub struct Rows<'a> {
 
 /// Zero points of columns, which are multiplied with the sums of rows and taken off.
 #[derive(Clone, Copy)]
-pub struct Shifted<'a> {
+pub struct ZeroPoints<'a> {
     /// From the tile's first column on.
     pub zeros: &'a [i32],
     /// From the tile's first row on.
     pub row_sums: &'a [i32],
 }
 
-impl<'a> Shifted<'a> {
-    fn beginning_at(self, row: usize) -> Shifted<'a> {
-        Shifted { row_sums: &self.row_sums[row..], ..self }
+impl<'a> ZeroPoints<'a> {
+    fn beginning_at(self, row: usize) -> ZeroPoints<'a> {
+        ZeroPoints { row_sums: &self.row_sums[row..], ..self }
     }
 }
 
 /// What sums begin with.
 #[derive(Clone, Copy)]
-pub struct Begin<'a> {
+pub struct InitialSums<'a> {
     /// A summand for each column.
     pub columns: &'a [i32],
-    pub shifted: Option<Shifted<'a>>,
+    pub shifted: Option<ZeroPoints<'a>>,
 }
 
 /// Where a tile's results go.
 #[derive(Clone, Copy)]
-pub struct Target<'a> {
+pub struct OutputTile<'a> {
     /// The whole result, and its bytes.
     pub out: *mut u8,
     pub len: usize,
-    pub steps: &'a Steps<'a>,
+    pub steps: &'a RequantizeSteps<'a>,
     /// Columns of the result.
     pub n: usize,
     /// The first row and column, and the columns that count.
@@ -59,12 +61,12 @@ pub struct Target<'a> {
     pub wide: usize,
 }
 
-impl Target<'_> {
+impl OutputTile<'_> {
     /// Panics unless the results of so many rows lie inside, and the operands of steps cover them.
     fn covers(&self, rows: usize) {
         let size = match self.steps.written {
-            Written::Floats => 4,
-            Written::Bytes(_) => 1,
+            OutputType::Floats => 4,
+            OutputType::Bytes(_) => 1,
         };
         let end = (self.row + rows - 1) * self.n + self.column + self.wide;
         assert!((1..=COLUMNS).contains(&self.wide) && self.column + self.wide <= self.n);
@@ -87,24 +89,24 @@ impl Target<'_> {
 /// The machine has AVX-512 (F, BW, VL) and VNNI. Behind every pointer are all groups of its piece. The results are valid for writes and not
 /// aliased.
 pub unsafe fn tiles(
-    rows: Rows<'_>,
+    rows: PointerRows<'_>,
     count: usize,
     panel: &[u32],
-    begin: Begin<'_>,
-    to: &Target<'_>,
+    begin: InitialSums<'_>,
+    to: &OutputTile<'_>,
 ) {
     let vectors = to.wide.div_ceil(LANES);
     assert!(rows.apart > 0 && rows.first + count <= rows.apart, "a pointer for each row");
     let pieces = rows.pointers.len() / rows.apart;
     assert!(panel.len() >= pieces * rows.groups * COLUMNS, "the panel holds the depth");
-    let fits = |s: &Shifted<'_>| s.zeros.len() >= vectors * LANES && s.row_sums.len() >= count;
+    let fits = |s: &ZeroPoints<'_>| s.zeros.len() >= vectors * LANES && s.row_sums.len() >= count;
     assert!(begin.columns.len() >= vectors * LANES && begin.shifted.as_ref().is_none_or(fits));
     to.covers(count);
     let mut done = 0;
     while done < count {
-        let rows = Rows { first: rows.first + done, ..rows };
-        let to = Target { row: to.row + done, ..*to };
-        let begin = Begin { shifted: begin.shifted.map(|s| s.beginning_at(done)), ..begin };
+        let rows = PointerRows { first: rows.first + done, ..rows };
+        let to = OutputTile { row: to.row + done, ..*to };
+        let begin = InitialSums { shifted: begin.shifted.map(|s| s.beginning_at(done)), ..begin };
         let left = count - done;
         macro_rules! call {
             ($($v:literal: $($r:literal)*;)*) => {
@@ -129,10 +131,10 @@ pub unsafe fn tiles(
 /// As [`tiles`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn tile<const R: usize, const V: usize>(
-    rows: Rows<'_>,
+    rows: PointerRows<'_>,
     panel: &[u32],
-    begin: Begin<'_>,
-    to: &Target<'_>,
+    begin: InitialSums<'_>,
+    to: &OutputTile<'_>,
 ) {
     // SAFETY: pointers, panel and results are as promised.
     unsafe {
@@ -173,20 +175,20 @@ unsafe fn tile<const R: usize, const V: usize>(
         for (r, x) in x.into_iter().enumerate() {
             let at = (to.row + r) * to.n + to.column;
             match to.steps.written {
-                Written::Floats => {
+                OutputType::Floats => {
                     for (v, &x) in x.iter().enumerate() {
                         let to_floats = to.out.cast::<f32>().add(at + v * LANES);
                         _mm512_mask_storeu_ps(to_floats, to.mask(v), x);
                     }
                 }
-                Written::Bytes(sign) if V == 4 && to.wide == COLUMNS => {
+                OutputType::Bytes(sign) if V == 4 && to.wide == COLUMNS => {
                     let bytes = packed([x[0], x[1 % V], x[2 % V], x[3 % V]], sign);
                     let order =
                         _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
                     let bytes = _mm512_permutexvar_epi32(order, bytes);
                     _mm512_storeu_si512(to.out.add(at).cast(), bytes);
                 }
-                Written::Bytes(_) => {
+                OutputType::Bytes(_) => {
                     for (v, &x) in x.iter().enumerate() {
                         let to_bytes = to.out.add(at + v * LANES).cast();
                         _mm512_mask_cvtepi32_storeu_epi8(
@@ -226,7 +228,7 @@ fn packed(x: [__m512; 4], sign: Sign) -> __m512i {
 #[inline]
 unsafe fn followed<const R: usize, const V: usize>(
     sums: [[__m512i; V]; R],
-    to: &Target<'_>,
+    to: &OutputTile<'_>,
 ) -> [[__m512; V]; R] {
     let mut sums = sums;
     if !to.steps.summands.is_empty() {
@@ -273,7 +275,7 @@ unsafe fn followed<const R: usize, const V: usize>(
                         }
                     }
                 }
-                Operand::Side(side) => {
+                Operand::Dense(side) => {
                     for r in 0..R {
                         let at = (to.row + r) * to.n + to.column;
                         for v in 0..V {
@@ -289,28 +291,28 @@ unsafe fn followed<const R: usize, const V: usize>(
     unsafe {
         for step in &to.steps.steps {
             match *step {
-                Step::Add(o) => combine!(o, _mm512_add_ps),
-                Step::Mul(o) => combine!(o, _mm512_mul_ps),
-                Step::Div(o) => combine!(o, _mm512_div_ps),
+                RequantizeStep::Add(o) => combine!(o, _mm512_add_ps),
+                RequantizeStep::Mul(o) => combine!(o, _mm512_mul_ps),
+                RequantizeStep::Div(o) => combine!(o, _mm512_div_ps),
                 // The second operand is taken if either is NaN or both are zeros; then a zero becomes a positive one.
-                Step::Max(0.0) => {
+                RequantizeStep::Max(0.0) => {
                     let zero = _mm512_setzero_ps();
                     each!(x => _mm512_add_ps(_mm512_max_ps(zero, x), zero))
                 }
-                Step::Max(y) => {
+                RequantizeStep::Max(y) => {
                     let y = _mm512_set1_ps(y);
                     each!(x => _mm512_max_ps(y, x))
                 }
-                Step::Min(y) => {
+                RequantizeStep::Min(y) => {
                     let y = _mm512_set1_ps(y);
                     each!(x => _mm512_min_ps(y, x))
                 }
-                Step::Round => each!(x => _mm512_roundscale_ps::<0x08>(x)),
-                Step::Byte(Sign::Unsigned) => each!(x => {
+                RequantizeStep::Round => each!(x => _mm512_roundscale_ps::<0x08>(x)),
+                RequantizeStep::Byte(Sign::Unsigned) => each!(x => {
                     let byte = _mm512_and_si512(_mm512_cvttps_epi32(x), _mm512_set1_epi32(0xff));
                     _mm512_cvtepi32_ps(byte)
                 }),
-                Step::Byte(Sign::Signed) => each!(x => {
+                RequantizeStep::Byte(Sign::Signed) => each!(x => {
                     let byte = _mm512_slli_epi32::<24>(_mm512_cvttps_epi32(x));
                     _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(byte))
                 }),
@@ -326,16 +328,16 @@ unsafe fn followed<const R: usize, const V: usize>(
 /// The array has those that the mask names.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-unsafe fn elements(side: Side<'_>, at: usize, mask: __mmask16) -> __m512 {
+unsafe fn elements(side: DenseOperand<'_>, at: usize, mask: __mmask16) -> __m512 {
     // SAFETY: the mask confines the access.
     let x = unsafe {
         match side.elements {
-            Elements::Floats(d) => _mm512_maskz_loadu_ps(mask, d.as_ptr().add(at)),
-            Elements::Unsigned(d) => {
+            DenseElements::Floats(d) => _mm512_maskz_loadu_ps(mask, d.as_ptr().add(at)),
+            DenseElements::Unsigned(d) => {
                 let bytes = _mm_maskz_loadu_epi8(mask, d.as_ptr().add(at).cast());
                 _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))
             }
-            Elements::Signed(d) => {
+            DenseElements::Signed(d) => {
                 let bytes = _mm_maskz_loadu_epi8(mask, d.as_ptr().add(at).cast());
                 _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))
             }
@@ -361,11 +363,11 @@ pub fn depthwise_order(i: usize) -> usize {
 /// # Safety
 /// As [`tiles`]; behind every pointer are all channels.
 pub unsafe fn depthwise(
-    rows: Rows<'_>,
+    rows: PointerRows<'_>,
     count: usize,
     weights: &[u32],
     begin: &[i32],
-    to: &Target<'_>,
+    to: &OutputTile<'_>,
 ) {
     assert!(rows.apart > 0 && rows.first + count <= rows.apart, "a pointer for each row");
     let taps = rows.pointers.len() / rows.apart;
@@ -374,8 +376,8 @@ pub unsafe fn depthwise(
     to.covers(count);
     let mut done = 0;
     while done < count {
-        let rows = Rows { first: rows.first + done, ..rows };
-        let to = Target { row: to.row + done, ..*to };
+        let rows = PointerRows { first: rows.first + done, ..rows };
+        let to = OutputTile { row: to.row + done, ..*to };
         // SAFETY: by the contract and the assertions.
         done += unsafe {
             match count - done {
@@ -391,10 +393,10 @@ pub unsafe fn depthwise(
 /// As [`depthwise`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn deep<const R: usize>(
-    rows: Rows<'_>,
+    rows: PointerRows<'_>,
     weights: &[u32],
     begin: &[i32],
-    to: &Target<'_>,
+    to: &OutputTile<'_>,
 ) -> usize {
     let mask = u64::MAX >> (COLUMNS - to.wide);
     // SAFETY: pointers, weights and results are as promised.
@@ -436,10 +438,10 @@ unsafe fn deep<const R: usize>(
         for (r, x) in x.into_iter().enumerate() {
             let at = (to.row + r) * to.n + to.column;
             match to.steps.written {
-                Written::Bytes(sign) => {
+                OutputType::Bytes(sign) => {
                     _mm512_mask_storeu_epi8(to.out.add(at).cast(), mask, packed(x, sign));
                 }
-                Written::Floats => {
+                OutputType::Floats => {
                     let mut all = [0f32; COLUMNS];
                     for (v, x) in x.into_iter().enumerate() {
                         let mut four = [0f32; LANES];

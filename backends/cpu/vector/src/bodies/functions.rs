@@ -141,7 +141,7 @@ macro_rules! functions {
                         at += ABREAST * LANES;
                     }
                     while at < from.len() {
-                        let part = Part { at, column: at, skip: 0, len: LANES.min(from.len() - at) };
+                        let part = VectorSpan { at, column: at, skip: 0, len: LANES.min(from.len() - at) };
                         // SAFETY: the part is inside both.
                         unsafe {
                             let [x] = $f([read(from.as_ptr().add(at), part)]);
@@ -166,7 +166,7 @@ macro_rules! functions {
         /// On a machine of this level. The parts of all rows lie inside the result and are not aliased, and the operands cover them.
         $(#[$feature])*
         #[inline(never)]
-        unsafe fn finish(tile: &mut [Vector], t: &Target<'_>, parts: &[Part], row: usize) {
+        unsafe fn finish(tile: &mut [Vector], t: &TileOutput<'_>, parts: &[VectorSpan], row: usize) {
             if t.add {
                 for (r, line) in tile.chunks_exact_mut(parts.len()).enumerate() {
                     for (x, part) in line.iter_mut().zip(parts) {
@@ -176,7 +176,7 @@ macro_rules! functions {
                 }
             }
             // SAFETY: as promised.
-            unsafe { through(t.chain.steps(), tile, parts, t.stride, row) };
+            unsafe { through(t.epilogue.steps(), tile, parts, t.stride, row) };
             for (r, line) in tile.chunks_exact(parts.len()).enumerate() {
                 for (x, part) in line.iter().zip(parts) {
                     // SAFETY: as promised.
@@ -191,17 +191,17 @@ macro_rules! functions {
         /// # Safety
         /// As [`finish`].
         $(#[$feature])*
-        pub unsafe fn finish_rows(steps: &[Step<'_>], out: *mut f32, first: Part, (rows, stride): (usize, usize)) {
+        pub unsafe fn finish_rows(steps: &[EpilogueStep<'_>], out: *mut f32, first: VectorSpan, rows: usize, stride: usize) {
             for row in (0..rows).step_by(LINE) {
                 let rows = (rows - row).min(LINE);
                 let mut done = 0;
                 while done < first.len {
                     let count = (first.len - done).div_ceil(LANES).min(LINE).min(LARGEST / rows);
-                    let mut parts = [Part::default(); LINE];
+                    let mut parts = [VectorSpan::default(); LINE];
                     let mut tile = [zero(); LARGEST];
                     for part in &mut parts[..count] {
                         let (at, column) = (first.at + row * stride + done, first.column + done);
-                        *part = Part { at, column, skip: 0, len: (first.len - done).min(LANES) };
+                        *part = VectorSpan { at, column, skip: 0, len: (first.len - done).min(LANES) };
                         done += LANES;
                     }
                     let (parts, tile) = (&parts[..count], &mut tile[..rows * count]);
@@ -229,7 +229,7 @@ macro_rules! functions {
         /// # Safety
         /// On a machine of this level; the operands cover the parts of all rows.
         $(#[$feature])*
-        unsafe fn through(steps: &[Step<'_>], tile: &mut [Vector], parts: &[Part], stride: usize, row: usize) {
+        unsafe fn through(steps: &[EpilogueStep<'_>], tile: &mut [Vector], parts: &[VectorSpan], stride: usize, row: usize) {
             let wide = parts.len();
             let mut kept = [const { [const { MaybeUninit::<Vector>::uninit() }; LARGEST] }; 2];
             macro_rules! with {
@@ -262,7 +262,7 @@ macro_rules! functions {
                             let y = splat(v);
                             tile.iter_mut().for_each(|x| *x = $f(*x, y));
                         }
-                        Operand::Kept(slot) => {
+                        Operand::Saved(slot) => {
                             for (x, y) in tile.iter_mut().zip(&kept[slot.index()]) {
                                 // SAFETY: what is taken from a slot was kept there before.
                                 *x = $f(*x, unsafe { y.assume_init() });
@@ -321,38 +321,38 @@ macro_rules! functions {
             }
             for step in steps {
                 match *step {
-                    Step::Add(operand) => with!(add, operand),
-                    Step::Sub(operand) => with!(subtract, operand),
-                    Step::Mul(operand) => with!(multiply, operand),
-                    Step::Div(operand) => with!(divide, operand),
-                    Step::Max(v) => tile.iter_mut().for_each(|x| *x = positive_larger(*x, splat(v))),
-                    Step::Min(v) => tile.iter_mut().for_each(|x| *x = smaller(*x, splat(v))),
-                    Step::Keep(slot) => {
+                    EpilogueStep::Add(operand) => with!(add, operand),
+                    EpilogueStep::Sub(operand) => with!(subtract, operand),
+                    EpilogueStep::Mul(operand) => with!(multiply, operand),
+                    EpilogueStep::Div(operand) => with!(divide, operand),
+                    EpilogueStep::Max(v) => tile.iter_mut().for_each(|x| *x = positive_larger(*x, splat(v))),
+                    EpilogueStep::Min(v) => tile.iter_mut().for_each(|x| *x = smaller(*x, splat(v))),
+                    EpilogueStep::Save(slot) => {
                         for (x, to) in tile.iter().zip(&mut kept[slot.index()]) {
                             to.write(*x);
                         }
                     }
-                    Step::Take(slot) => {
+                    EpilogueStep::Restore(slot) => {
                         for (x, from) in tile.iter_mut().zip(&kept[slot.index()]) {
                             // SAFETY: what is taken from a slot was kept there before.
                             *x = unsafe { from.assume_init() };
                         }
                     }
-                    Step::Map(Function::Exp) => each!(|x| exp(x)),
-                    Step::Map(Function::Sigmoid) => each!(|x| sigmoid(x)),
-                    Step::Map(Function::Tanh) => each!(|x| tanh(x)),
-                    Step::Map(Function::Erf) => each!(|x| erf(x)),
-                    Step::Gate(Function::Exp) => gate!(exp),
-                    Step::Gate(Function::Sigmoid) => gate!(sigmoid),
-                    Step::Gate(Function::Tanh) => gate!(tanh),
-                    Step::Gate(Function::Erf) => gate!(erf),
-                    Step::Curve(c) => match c.function {
+                    EpilogueStep::Map(Function::Exp) => each!(|x| exp(x)),
+                    EpilogueStep::Map(Function::Sigmoid) => each!(|x| sigmoid(x)),
+                    EpilogueStep::Map(Function::Tanh) => each!(|x| tanh(x)),
+                    EpilogueStep::Map(Function::Erf) => each!(|x| erf(x)),
+                    EpilogueStep::SelfGate(Function::Exp) => gate!(exp),
+                    EpilogueStep::SelfGate(Function::Sigmoid) => gate!(sigmoid),
+                    EpilogueStep::SelfGate(Function::Tanh) => gate!(tanh),
+                    EpilogueStep::SelfGate(Function::Erf) => gate!(erf),
+                    EpilogueStep::ScaledGate(c) => match c.function {
                         Function::Exp => curve!(exp, c),
                         Function::Sigmoid => curve!(sigmoid, c),
                         Function::Tanh => curve!(tanh, c),
                         Function::Erf => curve!(erf, c),
                     },
-                    Step::Ramp(ramp) => {
+                    EpilogueStep::ClampedGate(ramp) => {
                         tile.iter_mut().for_each(|x| *x = multiply(held(ramp, *x), *x));
                     }
                 }

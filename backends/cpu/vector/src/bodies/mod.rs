@@ -1,12 +1,12 @@
 //! The bodies, each in terms of the operations that a level defines, with the functions that choose the level of the machine.
 
+pub mod f16;
 pub mod functions;
-pub mod halves;
-pub mod lines;
+pub mod fused_rows;
+pub mod lane_gather;
 pub mod norms;
 pub mod operands;
 pub mod peak;
-pub mod picks;
 pub mod planes;
 pub mod pools;
 pub mod rows;

@@ -85,7 +85,7 @@ macro_rules! norms {
                         at += LANES;
                     }
                     if at < n {
-                        let part = Part { at, column: at, skip: 0, len: n - at };
+                        let part = VectorSpan { at, column: at, skip: 0, len: n - at };
                         // SAFETY: the part is inside all of them.
                         unsafe {
                             let z = if is_centred { read(offset.add(at), part) } else { zero() };

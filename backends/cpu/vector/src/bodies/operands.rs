@@ -1,43 +1,60 @@
-//! Where the operands of the register tile lie.
+//! Addressing of the register tile's operands: packed panels, strided pieces, pointers, or an indirection table.
 
 use crate::arrays::array;
-use crate::tile::PanelLines;
 
-/// Where the vectors of a line of the right operand lie.
-pub trait Lines<const V: usize>: Copy {
-    /// What they are vectors of.
+/// Packed right panels, and the rows of them that a tile multiplies with.
+#[derive(Clone, Copy)]
+pub struct PanelRows<'a> {
+    /// The panels, one after the other.
+    pub panels: &'a [f32],
+    /// Rows of each panel.
+    pub depth: usize,
+    /// The first row.
+    pub first: usize,
+}
+
+impl<'a> PanelRows<'a> {
+    /// All rows.
+    pub fn all(panels: &'a [f32], depth: usize) -> PanelRows<'a> {
+        PanelRows { panels, depth, first: 0 }
+    }
+}
+
+/// Addresses of the vectors of a row of the right operand: its columns at one depth.
+pub trait RightRows<const V: usize>: Copy {
+    /// Element type.
     type Element: Copy;
 
-    /// The vectors of line `k`.
+    /// The vectors of row `k`.
     ///
     /// # Safety
     /// `k` is below the depth.
     unsafe fn at(&self, k: usize) -> [*const Self::Element; V];
 
-    /// What is fetched for the next tile while vector `v` of line `k` is used.
+    /// What to prefetch for the next tile while vector `v` of row `k` is used.
     fn next(&self, line: [*const Self::Element; V], v: usize) -> Option<*const f32>;
 }
 
-/// Packed panels: of two vectors, one after the other, or one of one vector.
+/// Rows of packed panels of two vectors each, or of one panel of one vector.
 #[derive(Clone, Copy)]
-pub struct Packed<T, const W: usize> {
+pub struct PackedRightRows<T, const W: usize> {
     pub first: *const T,
     pub depth: usize,
 }
 
-impl<const W: usize> Packed<f32, W> {
-    /// Some lines of panels for tiles of so many vectors.
+impl<const W: usize> PackedRightRows<f32, W> {
+    /// Rows of panels for tiles of so many vectors.
     #[inline(always)]
-    pub fn lines(
-        PanelLines { panels, depth, first }: PanelLines<'_>,
+    pub fn new(
+        PanelRows { panels, depth, first }: PanelRows<'_>,
         vectors: usize,
-    ) -> Packed<f32, W> {
+    ) -> PackedRightRows<f32, W> {
         let wide = if vectors == 1 { 1 } else { 2 };
-        Packed { first: panels.as_ptr().wrapping_add(first * wide * W), depth }
+        PackedRightRows { first: panels.as_ptr().wrapping_add(first * wide * W), depth }
     }
 }
 
-impl<T: Copy, const V: usize, const W: usize> Lines<V> for Packed<T, W> {
+impl<T: Copy, const V: usize, const W: usize> RightRows<V> for PackedRightRows<T, W> {
     type Element = T;
 
     #[inline(always)]
@@ -55,16 +72,16 @@ impl<T: Copy, const V: usize, const W: usize> Lines<V> for Packed<T, W> {
     }
 }
 
-/// Lines that lie anywhere.
+/// Rows at the offsets of an indirection table.
 #[derive(Clone, Copy)]
-pub struct Scattered {
+pub struct IndirectRows {
     pub from: [*const f32; 2],
     pub lines: *const usize,
-    /// From a vector to what the next tile reads in its place.
+    /// Distance from a vector to that of the next tile.
     pub next: usize,
 }
 
-impl<const V: usize> Lines<V> for Scattered {
+impl<const V: usize> RightRows<V> for IndirectRows {
     type Element = f32;
 
     #[inline(always)]
@@ -82,13 +99,13 @@ impl<const V: usize> Lines<V> for Scattered {
     }
 }
 
-/// Where the rows of the left operand lie: as pieces of equal length.
-pub trait Rows<const R: usize>: Copy {
-    /// Where a step of all rows lies.
+/// Addresses of the rows of the left operand: pieces of equal length.
+pub trait LeftRows<const R: usize>: Copy {
+    /// Addresses of one depth step of all rows.
     type Cursor: Copy;
-    /// There may be more than one piece.
+    /// Whether there may be several pieces.
     const MANY: bool;
-    /// Steps that are taken between fetches: four, or one where more pointers than that leave registers for would be in use.
+    /// Steps between prefetches: four, or one where further pointers would spill.
     const STEPS: usize;
 
     /// Pieces, and steps of each.
@@ -100,21 +117,21 @@ pub trait Rows<const R: usize>: Copy {
     /// There are such a panel and piece.
     unsafe fn at(&self, panel: usize, piece: usize) -> Self::Cursor;
 
-    /// Where row `r` lies, some steps ahead in the same piece.
+    /// The address of row `r`, some steps ahead in the same piece.
     fn row(cursor: &Self::Cursor, r: usize, ahead: usize) -> *const f32;
 
-    /// On by some steps of the same piece.
+    /// Advances by some steps of the same piece.
     fn advance(cursor: &mut Self::Cursor, steps: usize);
 }
 
-/// Rows of packed panels.
+/// Rows of packed left panels.
 #[derive(Clone, Copy)]
-pub struct Interleaved {
+pub struct PackedLeftRows {
     pub first: *const f32,
     pub depth: usize,
 }
 
-impl<const R: usize> Rows<R> for Interleaved {
+impl<const R: usize> LeftRows<R> for PackedLeftRows {
     type Cursor = *const f32;
     const MANY: bool = false;
     const STEPS: usize = 4;
@@ -141,17 +158,24 @@ impl<const R: usize> Rows<R> for Interleaved {
     }
 }
 
-/// Rows of one panel whose pieces lie anywhere: a pointer for each, piece by piece.
+/// Rows of one panel by pointers to their pieces.
 #[derive(Clone, Copy)]
-pub struct Pointed<'a> {
-    /// A pointer for each row of each piece.
+pub struct PointerPanel<'a> {
+    /// A pointer per row, piece by piece.
     pub rows: &'a [*const f32],
     /// Elements of each piece.
     pub length: usize,
 }
 
-impl<const R: usize> Rows<R> for Pointed<'_> {
-    type Cursor = ([*const f32; R], usize);
+/// Pointers to the rows of a piece, and the steps taken in it.
+#[derive(Clone, Copy)]
+pub struct PointerCursor<const R: usize> {
+    rows: [*const f32; R],
+    step: usize,
+}
+
+impl<const R: usize> LeftRows<R> for PointerPanel<'_> {
+    type Cursor = PointerCursor<R>;
     const MANY: bool = true;
     const STEPS: usize = 1;
 
@@ -163,49 +187,50 @@ impl<const R: usize> Rows<R> for Pointed<'_> {
     #[inline(always)]
     unsafe fn at(&self, _: usize, piece: usize) -> Self::Cursor {
         // SAFETY: there are pointers for all pieces.
-        (array(|r| unsafe { *self.rows.get_unchecked(piece * R + r) }), 0)
+        let rows = array(|r| unsafe { *self.rows.get_unchecked(piece * R + r) });
+        PointerCursor { rows, step: 0 }
     }
 
     #[inline(always)]
-    fn row((rows, step): &Self::Cursor, r: usize, ahead: usize) -> *const f32 {
-        rows[r].wrapping_add(*step + ahead)
+    fn row(cursor: &PointerCursor<R>, r: usize, ahead: usize) -> *const f32 {
+        cursor.rows[r].wrapping_add(cursor.step + ahead)
     }
 
     #[inline(always)]
-    fn advance((_, step): &mut Self::Cursor, steps: usize) {
-        *step += steps;
+    fn advance(cursor: &mut PointerCursor<R>, steps: usize) {
+        cursor.step += steps;
     }
 }
 
-/// Where a piece of rows at equal distances lies.
+/// A piece of strided rows.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Piece {
-    /// In the first row.
+    /// Its start in the first row.
     pub first: *const f32,
     /// From one row to the next.
     pub step: usize,
 }
 
-/// Rows whose pieces lie at equal distances, panel after panel.
+/// Panels of rows whose pieces are strided.
 #[derive(Clone, Copy)]
-pub struct Even<'a> {
-    /// Where they lie.
+pub struct StridedPanels<'a> {
+    /// The pieces.
     pub pieces: &'a [Piece],
     /// Elements of each piece.
     pub length: usize,
 }
 
-/// Rows at equal distances: every third one, from which all others are one, two, four or eight distances away, as addresses of x86 may be.
-/// A pointer for each row would not fit the registers.
+/// Strided rows as pointers to every third one: all others are 1, 2, 4 or 8 strides away, as x86 addressing modes scale.
+/// A pointer per row would not fit the registers.
 #[derive(Clone, Copy)]
-pub struct Thirds {
+pub struct StridedCursor {
     rows: [*const f32; 5],
     /// Bytes from one row to the next.
     step: usize,
 }
 
-/// The row of `Thirds` that each row is reached from, and how many distances away it is.
+/// The base pointer of `StridedCursor` for each row, and its distance in strides.
 const REACHED: [(usize, usize); 14] = [
     (0, 0),
     (0, 1),
@@ -240,8 +265,8 @@ fn opaque(at: *const f32) -> *const f32 {
     at
 }
 
-impl<const R: usize> Rows<R> for Even<'_> {
-    type Cursor = Thirds;
+impl<const R: usize> LeftRows<R> for StridedPanels<'_> {
+    type Cursor = StridedCursor;
     const MANY: bool = true;
     const STEPS: usize = 4;
 
@@ -251,24 +276,24 @@ impl<const R: usize> Rows<R> for Even<'_> {
     }
 
     #[inline(always)]
-    unsafe fn at(&self, panel: usize, piece: usize) -> Thirds {
+    unsafe fn at(&self, panel: usize, piece: usize) -> StridedCursor {
         // SAFETY: there is such a piece, and the pieces of all rows are inside the operand.
         unsafe {
             let Piece { first, step } = *self.pieces.get_unchecked(piece);
             let first = first.add(panel * R * step);
             let rows = array(|i| opaque(first.wrapping_add(3 * i * step)));
-            Thirds { rows, step: step * size_of::<f32>() }
+            StridedCursor { rows, step: step * size_of::<f32>() }
         }
     }
 
     #[inline(always)]
-    fn row(cursor: &Thirds, r: usize, ahead: usize) -> *const f32 {
+    fn row(cursor: &StridedCursor, r: usize, ahead: usize) -> *const f32 {
         let (third, away) = REACHED[r];
         cursor.rows[third].wrapping_byte_add(away * cursor.step).wrapping_add(ahead)
     }
 
     #[inline(always)]
-    fn advance(cursor: &mut Thirds, steps: usize) {
+    fn advance(cursor: &mut StridedCursor, steps: usize) {
         let ahead = |at: *const f32| opaque(at.wrapping_add(steps));
         cursor.rows = array(|i| ahead(cursor.rows[i]));
     }

@@ -129,7 +129,7 @@ macro_rules! planes {
                     let sum = add(sums[v], shift);
                     let sum = smaller(add(larger(sum, low), zeros), high);
                     let left = out.len() - to[v];
-                    let part = Part { at: 0, column: 0, skip: 0, len: left.min(LANES) };
+                    let part = VectorSpan { at: 0, column: 0, skip: 0, len: left.min(LANES) };
                     // SAFETY: no more than the results that are left is written.
                     unsafe { write(out.as_mut_ptr().add(to[v]), part, sum) };
                 }

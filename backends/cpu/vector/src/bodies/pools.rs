@@ -126,7 +126,7 @@ macro_rules! pools {
                                 while at < p.seen {
                                     // The last vector overlaps the one before it.
                                     at = if p.seen < LANES { 0 } else { at.min(p.seen - LANES) };
-                                    let part = Part { at, column: at, skip: 0, len: LANES.min(p.seen) };
+                                    let part = VectorSpan { at, column: at, skip: 0, len: LANES.min(p.seen) };
                                     let mut sum = read(plane.add(*rows.get_unchecked(0) + at), part);
                                     for r in 1..many {
                                         sum = join::<LARGEST>(sum, read(plane.add(*rows.get_unchecked(r) + at), part));
@@ -152,7 +152,7 @@ macro_rules! pools {
                                     for t in 1..$taps {
                                         sum = join::<LARGEST>(sum, every::<S>(from.add(t * p.apart)));
                                     }
-                                    let part = Part { at: 0, column: 0, skip: 0, len: LANES.min(all - done - c) };
+                                    let part = VectorSpan { at: 0, column: 0, skip: 0, len: LANES.min(all - done - c) };
                                     write(out.add(done + c), part, sum);
                                 }
                             };

@@ -239,7 +239,7 @@ macro_rules! rows {
                 sums[i] = add(sums[i], x[i]);
                 let len = if i + 1 < N { LANES } else { last };
                 // SAFETY: as above.
-                unsafe { write(to.add(i * LANES), Part { at: 0, column: 0, skip: 0, len }, x[i]) };
+                unsafe { write(to.add(i * LANES), VectorSpan { at: 0, column: 0, skip: 0, len }, x[i]) };
             }
         }
 

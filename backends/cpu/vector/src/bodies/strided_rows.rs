@@ -60,7 +60,7 @@ macro_rules! strided_rows {
             let mut at = 0;
             while at < rows.len {
                 let left = rows.len - at;
-                let last = Part { at: 0, column: 0, skip: 0, len: left.min(LANES) };
+                let last = VectorSpan { at: 0, column: 0, skip: 0, len: left.min(LANES) };
                 // SAFETY: as promised; so many columns are left.
                 unsafe {
                     if LINES <= 3 && left >= 4 * LANES {
@@ -110,7 +110,7 @@ macro_rules! strided_rows {
         /// As [`columns`]; so many columns from one on are inside.
         $(#[$feature])*
         #[inline]
-        unsafe fn part<const LINES: usize>(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], at: usize, part: Part) {
+        unsafe fn part<const LINES: usize>(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], at: usize, part: VectorSpan) {
             let mut sums = [zero(); LINES];
             for c in 0..rows.count {
                 let row = rows.data.as_ptr().wrapping_add(c * rows.step + at);

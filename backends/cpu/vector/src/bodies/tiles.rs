@@ -4,26 +4,26 @@
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
-        use crate::steps::{Operand, Ramp, Scale, Step};
-        use crate::bodies::operands::{Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
-        use crate::tile::{PanelLines, Panels, Part, Right, Target};
+        use crate::epilogue::{Operand, ClampedLinear, Scale, EpilogueStep};
+        use crate::bodies::operands::{StridedPanels, PackedLeftRows, RightRows, PackedRightRows, PointerPanel, LeftRows, IndirectRows};
+        use crate::tile::{PanelRows, LeftPanels, VectorSpan, RightOperand, TileOutput};
         use std::mem::MaybeUninit;
 
         /// # Safety
         /// As [`crate::tile::tiles`], on a machine of this level.
-        pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, t: &Target<'_>) {
+        pub unsafe fn tiles(panels: LeftPanels<'_>, right: RightOperand<'_>, t: &TileOutput<'_>) {
             let depth = panels.depth;
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match right {
-                    Right::Packed(b) => packed(panels, Packed { first: b.as_ptr(), depth }, t),
-                    Right::F16(b) => packed(panels, Packed { first: b.as_ptr(), depth }, t),
-                    Right::Bf16(b) => packed(panels, Packed { first: b.as_ptr(), depth }, t),
-                    Right::Lines { data, lines, first, from } => {
+                    RightOperand::Packed(b) => packed(panels, PackedRightRows { first: b.as_ptr(), depth }, t),
+                    RightOperand::F16(b) => packed(panels, PackedRightRows { first: b.as_ptr(), depth }, t),
+                    RightOperand::Bf16(b) => packed(panels, PackedRightRows { first: b.as_ptr(), depth }, t),
+                    RightOperand::Indirect { data, lines, first, from } => {
                         let from = from.map(|f| data.as_ptr().wrapping_add(f));
                         let next = if data.len() > FAR { t.parts.len() * LANES } else { 0 };
-                        let b = Scattered { from, lines: lines.lines.as_ptr().wrapping_add(first), next };
-                        let a = Interleaved { first: panels.data.as_ptr(), depth };
+                        let b = IndirectRows { from, lines: lines.lines.as_ptr().wrapping_add(first), next };
+                        let a = PackedLeftRows { first: panels.data.as_ptr(), depth };
                         match (panels.rows, t.parts.len()) {
                             $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
                               ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
@@ -38,9 +38,9 @@ macro_rules! tiles {
         ///
         /// # Safety
         /// As [`tiles`].
-        unsafe fn packed<T: Element>(panels: Panels<'_>, b: Packed<T, LANES>, t: &Target<'_>) {
-            let Panels { rows, depth, count, ahead, .. } = panels;
-            let a = Interleaved { first: panels.data.as_ptr(), depth };
+        unsafe fn packed<T: Element>(panels: LeftPanels<'_>, b: PackedRightRows<T, LANES>, t: &TileOutput<'_>) {
+            let LeftPanels { rows, depth, count, ahead, .. } = panels;
+            let a = PackedLeftRows { first: panels.data.as_ptr(), depth };
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
@@ -53,12 +53,12 @@ macro_rules! tiles {
             }
         }
 
-        /// One tile whose rows lie anywhere.
+        /// One tile whose left rows are given by pointers.
         ///
         /// # Safety
-        /// As [`crate::tile::pointed`], on a machine of this level.
-        pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
-            let b = Packed::<_, LANES>::lines(b, t.parts.len());
+        /// As [`crate::tile::pointer_tile`], on a machine of this level.
+        pub unsafe fn pointer_tile(rows: usize, a: PointerPanel<'_>, b: PanelRows<'_>, ahead: &[f32], t: &TileOutput<'_>) {
+            let b = PackedRightRows::<_, LANES>::new(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
@@ -70,12 +70,12 @@ macro_rules! tiles {
             }
         }
 
-        /// Tiles whose rows lie at equal distances.
+        /// Tiles whose left rows are strided.
         ///
         /// # Safety
-        /// As [`crate::tile::even`], on a machine of this level.
-        pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
-            let b = Packed::<_, LANES>::lines(b, t.parts.len());
+        /// As [`crate::tile::strided_tiles`], on a machine of this level.
+        pub unsafe fn strided_tiles(count: usize, rows: usize, a: StridedPanels<'_>, b: PanelRows<'_>, ahead: &[f32], t: &TileOutput<'_>) {
+            let b = PackedRightRows::<_, LANES>::new(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
@@ -110,7 +110,7 @@ macro_rules! tiles {
         macro_rules! settle {
             ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $row:expr) => {{
                 let first = $row;
-                if $t.chain.in_memory().is_empty() && $parts.iter().all(|p| p.len == LANES) {
+                if $t.epilogue.in_memory().is_empty() && $parts.iter().all(|p| p.len == LANES) {
                     let mut sums = $sums;
                     settled!($R, $V, sums, $parts, $t, first);
                     for r in 0..$R {
@@ -149,7 +149,7 @@ macro_rules! tiles {
                         }
                     }
                 }
-                for step in $t.chain.in_registers() {
+                for step in $t.epilogue.in_registers() {
                     macro_rules! each {
                         ($r:ident, $v:ident, $f:ident, $x:expr) => {
                             for $r in 0..$R {
@@ -162,25 +162,25 @@ macro_rules! tiles {
                     // SAFETY: the caller checked that the operand covers the tiles.
                     let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add($first + r) });
                     // SAFETY: as above.
-                    let column = |d: &[f32], part: Part| unsafe { load(d.as_ptr().add(part.column)) };
+                    let column = |d: &[f32], part: VectorSpan| unsafe { load(d.as_ptr().add(part.column)) };
                     // SAFETY: as above.
-                    let dense = |d: &[f32], r: usize, part: Part| unsafe { load(d.as_ptr().add(part.at + r * $t.stride)) };
+                    let dense = |d: &[f32], r: usize, part: VectorSpan| unsafe { load(d.as_ptr().add(part.at + r * $t.stride)) };
                     match *step {
-                        Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
-                        Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
-                        Step::Sub(Operand::Row(d)) => each!(r, v, subtract, row(d, r)),
-                        Step::Add(Operand::Column(d)) => each!(r, v, add, column(d, $parts[v])),
-                        Step::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, $parts[v])),
-                        Step::Sub(Operand::Column(d)) => each!(r, v, subtract, column(d, $parts[v])),
-                        Step::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, $parts[v])),
-                        Step::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, $parts[v])),
-                        Step::Sub(Operand::Dense(d)) => each!(r, v, subtract, dense(d, r, $parts[v])),
-                        Step::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
-                        Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
-                        Step::Sub(Operand::Number(x)) => each!(r, v, subtract, splat(x)),
-                        Step::Max(x) => each!(r, v, positive_larger, splat(x)),
-                        Step::Min(x) => each!(r, v, smaller, splat(x)),
-                        Step::Ramp(ramp) => each!(r, v, multiply, held(ramp, $sums[r][v])),
+                        EpilogueStep::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
+                        EpilogueStep::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
+                        EpilogueStep::Sub(Operand::Row(d)) => each!(r, v, subtract, row(d, r)),
+                        EpilogueStep::Add(Operand::Column(d)) => each!(r, v, add, column(d, $parts[v])),
+                        EpilogueStep::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, $parts[v])),
+                        EpilogueStep::Sub(Operand::Column(d)) => each!(r, v, subtract, column(d, $parts[v])),
+                        EpilogueStep::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, $parts[v])),
+                        EpilogueStep::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, $parts[v])),
+                        EpilogueStep::Sub(Operand::Dense(d)) => each!(r, v, subtract, dense(d, r, $parts[v])),
+                        EpilogueStep::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
+                        EpilogueStep::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
+                        EpilogueStep::Sub(Operand::Number(x)) => each!(r, v, subtract, splat(x)),
+                        EpilogueStep::Max(x) => each!(r, v, positive_larger, splat(x)),
+                        EpilogueStep::Min(x) => each!(r, v, smaller, splat(x)),
+                        EpilogueStep::ClampedGate(ramp) => each!(r, v, multiply, held(ramp, $sums[r][v])),
                         // Not in registers.
                         _ => {}
                     }
@@ -194,15 +194,15 @@ macro_rules! tiles {
         /// `a` holds `count` panels of `R` rows, `b` lines for their depth; otherwise as [`tiles`].
         $(#[$feature])*
         #[cfg_attr(target_arch = "aarch64", inline(never))]
-        unsafe fn run<const R: usize, const V: usize, A: Rows<R>, B: Lines<V, Element: Element>>(
+        unsafe fn run<const R: usize, const V: usize, A: LeftRows<R>, B: RightRows<V, Element: Element>>(
             count: usize,
             ahead: &[f32],
             a: A,
             b: B,
-            t: &Target<'_>,
+            t: &TileOutput<'_>,
         ) {
             const { assert!(A::STEPS == 1 || A::STEPS == 4, "the steps that are written out below") };
-            let mut parts = [Part::default(); V];
+            let mut parts = [VectorSpan::default(); V];
             parts.copy_from_slice(&t.parts[..V]);
             let (pieces, length) = a.pieces();
             let depth = pieces * length;
@@ -213,7 +213,7 @@ macro_rules! tiles {
             let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
             // What the sums will meet is fetched shortly before: what is summed would drive it out of the first-level cache again.
             let soon = depth.saturating_sub(R * V + SOON);
-            let dense = t.chain.dense().map_or(t.out.cast_const(), <[f32]>::as_ptr);
+            let dense = t.epilogue.dense().map_or(t.out.cast_const(), <[f32]>::as_ptr);
             for panel in 0..count {
                 if V == 1 && depth >= LONG {
                     for r in 0..R {
@@ -312,7 +312,7 @@ macro_rules! tiles {
         /// The part is valid for reads.
         $(#[$feature])*
         #[inline]
-        unsafe fn read(at: *const f32, part: Part) -> Vector {
+        unsafe fn read(at: *const f32, part: VectorSpan) -> Vector {
             // SAFETY: only the elements that count are read.
             unsafe { if part.len == LANES { load(at) } else { load_part(at.wrapping_sub(part.skip), part) } }
         }
@@ -320,7 +320,7 @@ macro_rules! tiles {
         /// What a ramp yields.
         $(#[$feature])*
         #[inline]
-        fn held(ramp: Ramp, x: Vector) -> Vector {
+        fn held(ramp: ClampedLinear, x: Vector) -> Vector {
             let line = add(multiply(x, splat(ramp.factor)), splat(ramp.shift));
             smaller(positive_larger(line, splat(ramp.low)), splat(ramp.high))
         }
@@ -331,7 +331,7 @@ macro_rules! tiles {
         /// The part is valid for writes.
         $(#[$feature])*
         #[inline]
-        unsafe fn write(at: *mut f32, part: Part, x: Vector) {
+        unsafe fn write(at: *mut f32, part: VectorSpan, x: Vector) {
             // SAFETY: only the elements that count are written.
             unsafe { if part.len == LANES { store(at, x) } else { store_part(at.wrapping_sub(part.skip), part, x) } }
         }

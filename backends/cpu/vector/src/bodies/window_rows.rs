@@ -103,7 +103,7 @@ macro_rules! window_rows {
 
         /// # Safety
         /// As [`crate::tile::window_rows`], on a machine of this level.
-        pub unsafe fn window_rows(a: &WindowRows<'_>, t: &Target<'_>) {
+        pub unsafe fn window_rows(a: &WindowRows<'_>, t: &TileOutput<'_>) {
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (a.groups, a.group) {
@@ -125,7 +125,7 @@ macro_rules! window_rows {
         ///
         /// # Safety
         /// As [`window_rows`].
-        unsafe fn of_group<const Q: usize>(a: &WindowRows<'_>, t: &Target<'_>) {
+        unsafe fn of_group<const Q: usize>(a: &WindowRows<'_>, t: &TileOutput<'_>) {
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (a.taps, a.stride) {
@@ -143,8 +143,8 @@ macro_rules! window_rows {
             /// Windows of the row before them.
             done: usize,
             /// Where the first one goes.
-            part: Part,
-            /// Its row, as the chain counts rows.
+            part: VectorSpan,
+            /// Its row, as the epilogue counts rows.
             row: usize,
         }
 
@@ -153,7 +153,7 @@ macro_rules! window_rows {
         /// # Safety
         /// As [`window_rows`].
         $(#[$feature])*
-        unsafe fn windows<const Q: usize, const K: usize, const S: usize>(a: &WindowRows<'_>, t: &Target<'_>) {
+        unsafe fn windows<const Q: usize, const K: usize, const S: usize>(a: &WindowRows<'_>, t: &TileOutput<'_>) {
             let mut part = t.parts[0];
             for (i, lines) in a.lines.chunks_exact(a.high).enumerate() {
                 let row = t.row + i * a.count;
@@ -195,7 +195,7 @@ macro_rules! window_rows {
         unsafe fn window_tile<const R: usize, const Q: usize, const K: usize, const S: usize, const EDGE: bool, const PART: bool>(
             WindowTile { lines, done, part, row }: WindowTile<'_>,
             a: &WindowRows<'_>,
-            t: &Target<'_>,
+            t: &TileOutput<'_>,
         ) {
             let mut sums = [[zero(); 1]; R];
             let mut weights = a.weights.as_ptr();

@@ -45,8 +45,8 @@ pub unsafe fn transform_output(
 macro_rules! winograd {
     ($(#[$feature:meta])*) => {
         /// The vector of `channels` channels that begins with channel `c`.
-        fn channel_part(channels: usize, c: usize) -> Part {
-            Part { len: (channels - c).min(LANES), ..Part::default() }
+        fn channel_part(channels: usize, c: usize) -> VectorSpan {
+            VectorSpan { len: (channels - c).min(LANES), ..VectorSpan::default() }
         }
 
         /// The points of a line of inputs.

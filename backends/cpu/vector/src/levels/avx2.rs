@@ -9,14 +9,14 @@ const LANES: usize = 8;
 crate::bodies::tiles::tiles!(#[target_feature(enable = "avx2,fma,f16c")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)], []);
 crate::bodies::functions::functions!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::rows::rows!(#[target_feature(enable = "avx2,fma,f16c")]);
-crate::bodies::lines::lines!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::fused_rows::fused_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::strided_rows::strided_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::norms::norms!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::pools::pools!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::planes::planes!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::winograd::winograd!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::peak::peak!(#[target_feature(enable = "avx2,fma,f16c")]);
-crate::bodies::halves::halves!(#[target_feature(enable = "avx2,fma,f16c")]);
+crate::bodies::f16::half_floats!(#[target_feature(enable = "avx2,fma,f16c")]);
 crate::bodies::window_rows::window_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 
 /// Defines operations on vectors.
@@ -158,7 +158,7 @@ unsafe fn load_bf16(at: *const bf16) -> Vector {
 /// The elements of a vector that count, as the instructions for masked access want them.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn mask(part: Part) -> __m256i {
+fn mask(part: VectorSpan) -> __m256i {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let from = _mm256_set1_epi32(part.skip as i32 - 1);
     let to = _mm256_set1_epi32((part.skip + part.len) as i32);
@@ -169,7 +169,7 @@ fn mask(part: Part) -> __m256i {
 /// The elements that count of the vector at `at` are valid for reads.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-unsafe fn load_part(at: *const f32, part: Part) -> Vector {
+unsafe fn load_part(at: *const f32, part: VectorSpan) -> Vector {
     // SAFETY: the mask confines the access.
     unsafe { _mm256_maskload_ps(at, mask(part)) }
 }
@@ -178,7 +178,7 @@ unsafe fn load_part(at: *const f32, part: Part) -> Vector {
 /// The elements that count of the vector at `at` are valid for writes.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
+unsafe fn store_part(at: *mut f32, part: VectorSpan, x: Vector) {
     // SAFETY: the mask confines the access.
     unsafe { _mm256_maskstore_ps(at, mask(part), x) }
 }

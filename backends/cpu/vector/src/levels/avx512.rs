@@ -9,14 +9,14 @@ const LANES: usize = 16;
 crate::bodies::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
 crate::bodies::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
-crate::bodies::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::fused_rows::fused_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::strided_rows::strided_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::norms::norms!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::winograd::winograd!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::peak::peak!(#[target_feature(enable = "avx512f,avx512dq")]);
-crate::bodies::halves::halves!(#[target_feature(enable = "avx512f,avx512dq")]);
+crate::bodies::f16::half_floats!(#[target_feature(enable = "avx512f,avx512dq")]);
 crate::bodies::window_rows::window_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 
 /// Defines operations on vectors.
@@ -148,7 +148,7 @@ unsafe fn load_bf16(at: *const bf16) -> Vector {
 
 /// The elements of a vector that count.
 #[inline]
-fn mask(part: Part) -> __mmask16 {
+fn mask(part: VectorSpan) -> __mmask16 {
     (((1u32 << part.len) - 1) << part.skip) as __mmask16
 }
 
@@ -156,7 +156,7 @@ fn mask(part: Part) -> __mmask16 {
 /// The elements that count of the vector at `at` are valid for reads.
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-unsafe fn load_part(at: *const f32, part: Part) -> Vector {
+unsafe fn load_part(at: *const f32, part: VectorSpan) -> Vector {
     // SAFETY: the mask confines the access.
     unsafe { _mm512_maskz_loadu_ps(mask(part), at) }
 }
@@ -165,7 +165,7 @@ unsafe fn load_part(at: *const f32, part: Part) -> Vector {
 /// The elements that count of the vector at `at` are valid for writes.
 #[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
-unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
+unsafe fn store_part(at: *mut f32, part: VectorSpan, x: Vector) {
     // SAFETY: the mask confines the access.
     unsafe { _mm512_mask_storeu_ps(at, mask(part), x) }
 }

@@ -10,14 +10,14 @@ const LANES: usize = 4;
 crate::bodies::tiles::tiles!(#[target_feature(enable = "neon")], [1 2 3 4 5 6 7 8 9 10 11 12], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
 crate::bodies::functions::functions!(#[target_feature(enable = "neon")]);
 crate::bodies::rows::rows!(#[target_feature(enable = "neon")]);
-crate::bodies::lines::lines!(#[target_feature(enable = "neon")]);
+crate::bodies::fused_rows::fused_rows!(#[target_feature(enable = "neon")]);
 crate::bodies::strided_rows::strided_rows!(#[target_feature(enable = "neon")]);
 crate::bodies::norms::norms!(#[target_feature(enable = "neon")]);
 crate::bodies::pools::pools!(#[target_feature(enable = "neon")]);
 crate::bodies::planes::planes!(#[target_feature(enable = "neon")]);
 crate::bodies::winograd::winograd!(#[target_feature(enable = "neon")]);
 crate::bodies::peak::peak!(#[target_feature(enable = "neon")]);
-crate::bodies::halves::halves!(#[target_feature(enable = "neon")]);
+crate::bodies::f16::half_floats!(#[target_feature(enable = "neon")]);
 crate::bodies::window_rows::window_rows!(#[target_feature(enable = "neon")]);
 
 /// Defines operations on vectors.
@@ -179,8 +179,8 @@ unsafe fn load_bf16(at: *const bf16) -> Vector {
 /// The elements that count of the vector at `at` are valid for reads, and they are not all of it.
 #[target_feature(enable = "neon")]
 #[inline]
-unsafe fn load_part(at: *const f32, part: Part) -> Vector {
-    let Part { skip, len, .. } = part;
+unsafe fn load_part(at: *const f32, part: VectorSpan) -> Vector {
+    let VectorSpan { skip, len, .. } = part;
     if len == 0 {
         return zero();
     }
@@ -202,8 +202,8 @@ unsafe fn load_part(at: *const f32, part: Part) -> Vector {
 /// The elements that count of the vector at `at` are valid for writes, and they are not all of it.
 #[target_feature(enable = "neon")]
 #[inline]
-unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
-    let Part { skip, len, .. } = part;
+unsafe fn store_part(at: *mut f32, part: VectorSpan, x: Vector) {
+    let VectorSpan { skip, len, .. } = part;
     if len == 0 {
         return;
     }

@@ -9,14 +9,14 @@ const LANES: usize = 4;
 crate::bodies::tiles::tiles!(, [1 2 3 4], [], []);
 crate::bodies::functions::functions!();
 crate::bodies::rows::rows!();
-crate::bodies::lines::lines!();
+crate::bodies::fused_rows::fused_rows!();
 crate::bodies::strided_rows::strided_rows!();
 crate::bodies::norms::norms!();
 crate::bodies::pools::pools!();
 crate::bodies::planes::planes!();
 crate::bodies::winograd::winograd!();
 crate::bodies::peak::peak!();
-crate::bodies::halves::halves!();
+crate::bodies::f16::half_floats!();
 crate::bodies::window_rows::window_rows!();
 
 #[inline(always)]
@@ -184,7 +184,7 @@ unsafe fn load_bf16(at: *const bf16) -> Vector {
 /// # Safety
 /// The elements that count of the vector at `at` are valid for reads.
 #[inline(always)]
-unsafe fn load_part(at: *const f32, part: Part) -> Vector {
+unsafe fn load_part(at: *const f32, part: VectorSpan) -> Vector {
     let mut x = zero();
     for (i, x) in x.iter_mut().enumerate().skip(part.skip).take(part.len) {
         // SAFETY: an element that counts.
@@ -196,7 +196,7 @@ unsafe fn load_part(at: *const f32, part: Part) -> Vector {
 /// # Safety
 /// The elements that count of the vector at `at` are valid for writes.
 #[inline(always)]
-unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
+unsafe fn store_part(at: *mut f32, part: VectorSpan, x: Vector) {
     for (i, x) in x.into_iter().enumerate().skip(part.skip).take(part.len) {
         // SAFETY: an element that counts.
         unsafe { *at.wrapping_add(i) = x };

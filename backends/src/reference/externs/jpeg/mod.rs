@@ -9,7 +9,7 @@ mod samples;
 mod scan;
 
 use bits::HuffmanTable;
-use samples::Plane;
+use samples::{Plane, SamplingFactors};
 
 /// Coefficients of a block of eight rows and columns, in the order of rows.
 type Block = [i16; 64];
@@ -191,8 +191,9 @@ fn finish(frame: Frame, tables: &Tables, is_rgb: bool) -> Option<Decoded> {
     let mut planes = vec![];
     for c in &frame.components {
         let quantiser = tables.quantisers[c.quantiser].as_ref()?;
-        let factors = (frame.across, c.across, frame.down, c.down);
-        planes.push(Plane::of(c, quantiser).enlarged(factors)?);
+        let (all, rows) = (frame.across, frame.down);
+        let factors = SamplingFactors { all, across: c.across, rows, down: c.down };
+        planes.push(Plane::of(c, quantiser).upsampled(factors)?);
     }
     let at = |p: &Plane, i: usize| p.samples[i / width * p.stride + i % width];
     let count = width * height;

@@ -2,6 +2,14 @@
 
 use super::{Block, Component};
 
+/// The sampling factors of an image (`all`, `rows`) and of a component.
+pub(crate) struct SamplingFactors {
+    pub all: usize,
+    pub across: usize,
+    pub rows: usize,
+    pub down: usize,
+}
+
 /// The samples of a component.
 pub(crate) struct Plane {
     pub samples: Vec<u8>,
@@ -27,9 +35,9 @@ impl Plane {
     }
 
     /// The samples at the resolution of the image; `None` if that is no multiple of their own.
-    pub fn enlarged(
+    pub fn upsampled(
         self,
-        (all, across, rows, down): (usize, usize, usize, usize),
+        SamplingFactors { all, across, rows, down }: SamplingFactors,
     ) -> Option<Plane> {
         if all % across != 0 || rows % down != 0 {
             return None;

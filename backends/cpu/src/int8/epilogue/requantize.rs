@@ -1,32 +1,31 @@
-//! What follows sums of products of bytes, as steps on real numbers that stay in registers: scales, biases, a second quantised
-//! operand, bounds, rounding, and the cast to the next byte.
+//! Compiles an epilogue to requantisation steps on f32 in registers: scales, biases, a second quantised operand, clamps, rounding, and the
+//! cast to bytes.
 //!
-//! What they compute has the bits that the register code of the same program computes. A program that is no such line of
-//! steps has none.
+//! The steps are bitwise equal to the epilogue's register code; an epilogue that they cannot express has none.
 
 use crate::pointwise::{Binary, Dst, ElementSource, Instr, Op, Ref, RegisterCode, Unary};
-use crate::runtime::launch::Epilogue;
+use crate::runtime::kernel::Epilogue;
 use mlc_dsl::ir::DType;
 
-/// Columns that operands of columns are padded to: as many as a tile has.
+/// The multiple of columns that per-column operands are padded to: a tile's width.
 pub const WIDE: usize = 64;
 
-/// What a step combines a number with.
+/// A step's second operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand<'a> {
-    /// An element for each column: where those of column 0 begin in [`Steps::columns`].
+    /// An element per column, from this index of [`RequantizeSteps::columns`] on.
     Column(usize),
     /// A number.
     Number(f32),
-    /// An element of another array of the result's shape, shifted and scaled.
-    Side(Side<'a>),
+    /// An element of a dequantised array of the result's shape.
+    Dense(DenseOperand<'a>),
 }
 
-/// Elements of an array, shifted and then scaled.
+/// A dequantised array: shifted, then scaled.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Side<'a> {
+pub struct DenseOperand<'a> {
     /// The elements, row by row.
-    pub elements: Elements<'a>,
+    pub elements: DenseElements<'a>,
     /// What is added; negative zero adds nothing.
     pub shift: f32,
     /// What it is multiplied with.
@@ -35,15 +34,15 @@ pub struct Side<'a> {
 
 /// An array of the result's shape.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Elements<'a> {
+pub enum DenseElements<'a> {
     Unsigned(&'a [u8]),
     Signed(&'a [u8]),
     Floats(&'a [f32]),
 }
 
-/// One step on the running number.
+/// A step on the running value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step<'a> {
+pub enum RequantizeStep<'a> {
     Add(Operand<'a>),
     Mul(Operand<'a>),
     /// The number divided by the operand.
@@ -54,7 +53,7 @@ pub enum Step<'a> {
     Min(f32),
     /// To the nearest integer, ties to even.
     Round,
-    /// Cut to a byte, which it is but for NaN, and a real number again.
+    /// To a byte and back; only NaN changes.
     Byte(Sign),
 }
 
@@ -65,27 +64,27 @@ pub enum Sign {
     Unsigned,
 }
 
-/// What the last step's number is written as.
+/// The stored type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum OutputType {
     Floats,
     Bytes(Sign),
 }
 
-/// Steps in their order.
+/// Requantisation steps in order.
 #[derive(Debug)]
-pub struct Steps<'a> {
-    pub steps: Vec<Step<'a>>,
-    pub written: Written,
-    /// What is added to the sums of each column before they are real numbers, padded to whole tiles; nothing if it is empty.
+pub struct RequantizeSteps<'a> {
+    pub steps: Vec<RequantizeStep<'a>>,
+    pub written: OutputType,
+    /// The i32 bias per column, padded to whole tiles; empty if there is none.
     pub summands: Vec<i32>,
-    /// The operands of columns, each padded to whole tiles.
+    /// Per-column operands, each padded to whole tiles.
     pub columns: Vec<f32>,
-    /// True if some step reads an array of the result's shape.
+    /// Whether a step reads an array of the result's shape.
     pub has_sides: bool,
 }
 
-/// A value while the code is read.
+/// A value of the register code.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     /// The sums, as integers.
@@ -106,21 +105,21 @@ struct Reader<'a> {
     n: usize,
     len: usize,
     registers: Vec<Option<Value<'a>>>,
-    out: Steps<'a>,
+    out: RequantizeSteps<'a>,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> RequantizeSteps<'a> {
     /// The steps that an epilogue is, for a result of `m` rows of `n` elements. `inputs` are the epilogue's, from number 1 on.
     pub fn of(
         epilogue: &'a Epilogue,
         inputs: &'a [&'a [u8]],
         m: usize,
         n: usize,
-    ) -> Option<Steps<'a>> {
+    ) -> Option<RequantizeSteps<'a>> {
         let (code, sources) = epilogue.fused.parts();
-        let out = Steps {
+        let out = RequantizeSteps {
             steps: vec![],
-            written: Written::Floats,
+            written: OutputType::Floats,
             summands: vec![],
             columns: vec![],
             has_sides: false,
@@ -141,12 +140,12 @@ impl<'a> Steps<'a> {
         }
         let done = r.out.steps.len();
         r.out.written = match (last?, dtype) {
-            (Value::Main(at), DType::F32) if at == done && !code.cuts[0] => Written::Floats,
+            (Value::Main(at), DType::F32) if at == done && !code.cuts[0] => OutputType::Floats,
             (Value::Main(at), DType::U8) if at == done && code.cuts[0] => {
-                Written::Bytes(r.byte(Sign::Unsigned)?)
+                OutputType::Bytes(r.byte(Sign::Unsigned)?)
             }
             (Value::Main(at), DType::I8) if at == done && code.cuts[0] => {
-                Written::Bytes(r.byte(Sign::Signed)?)
+                OutputType::Bytes(r.byte(Sign::Signed)?)
             }
             _ => return None,
         };
@@ -154,7 +153,7 @@ impl<'a> Steps<'a> {
     }
 
     /// The operands of columns with their elements in another order: element `i` is what was number `order(i)`, within whole tiles.
-    pub fn reordered(mut self, order: impl Fn(usize) -> usize) -> Steps<'a> {
+    pub fn reordered(mut self, order: impl Fn(usize) -> usize) -> RequantizeSteps<'a> {
         let old = std::mem::take(&mut self.columns);
         self.columns = (0..old.len()).map(|i| old[order(i)]).collect();
         let old = std::mem::take(&mut self.summands);
@@ -166,12 +165,14 @@ impl<'a> Steps<'a> {
     #[allow(dead_code, reason = "only tiles of VNNI write results")]
     pub fn covers(&self, end: usize) {
         for step in &self.steps {
-            let (Step::Add(Operand::Side(s)) | Step::Mul(Operand::Side(s))) = step else {
+            let (RequantizeStep::Add(Operand::Dense(s)) | RequantizeStep::Mul(Operand::Dense(s))) =
+                step
+            else {
                 continue;
             };
             let len = match s.elements {
-                Elements::Unsigned(d) | Elements::Signed(d) => d.len(),
-                Elements::Floats(d) => d.len(),
+                DenseElements::Unsigned(d) | DenseElements::Signed(d) => d.len(),
+                DenseElements::Floats(d) => d.len(),
             };
             assert!(end <= len, "an operand covers the result");
         }
@@ -185,7 +186,7 @@ impl<'a> Reader<'a> {
         }
         let a = self.read(instr.args[0])?;
         match (instr.op, instr.dtype) {
-            (Op::Unary(Unary::Round), DType::F32) => self.push(a, Step::Round),
+            (Op::Unary(Unary::Round), DType::F32) => self.push(a, RequantizeStep::Round),
             (Op::Cast(to), DType::F32) => {
                 let sign = match to {
                     DType::U8 => Sign::Unsigned,
@@ -200,7 +201,7 @@ impl<'a> Reader<'a> {
                 _ => None,
             },
             (Op::Cast(DType::F32), DType::U8 | DType::I8) => match a {
-                Value::Byte(at, sign) => self.push(Value::Main(at), Step::Byte(sign)),
+                Value::Byte(at, sign) => self.push(Value::Main(at), RequantizeStep::Byte(sign)),
                 _ => None,
             },
             (Op::Binary(f), DType::F32) => {
@@ -231,33 +232,47 @@ impl<'a> Reader<'a> {
         use Operand::Number;
         use Value::{Main, Other};
         match (f, a, b) {
-            (Binary::Add, Main(_), Other(o)) => self.push(a, Step::Add(o)),
-            (Binary::Add, Other(o), Main(_)) => self.push(b, Step::Add(o)),
+            (Binary::Add, Main(_), Other(o)) => self.push(a, RequantizeStep::Add(o)),
+            (Binary::Add, Other(o), Main(_)) => self.push(b, RequantizeStep::Add(o)),
             // Adding the opposite is the same.
-            (Binary::Sub, Main(_), Other(Number(x))) => self.push(a, Step::Add(Number(-x))),
-            (Binary::Mul, Main(_), Other(o)) => self.push(a, Step::Mul(o)),
-            (Binary::Mul, Other(o), Main(_)) => self.push(b, Step::Mul(o)),
-            (Binary::Div, Main(_), Other(o @ (Number(_) | Operand::Column(_)))) => {
-                self.push(a, Step::Div(o))
+            (Binary::Sub, Main(_), Other(Number(x))) => {
+                self.push(a, RequantizeStep::Add(Number(-x)))
             }
-            (Binary::Max, Main(_), Other(Number(x))) if bound(x) => self.push(a, Step::Max(x)),
-            (Binary::Max, Other(Number(x)), Main(_)) if bound(x) => self.push(b, Step::Max(x)),
-            (Binary::Min, Main(_), Other(Number(x))) if bound(x) => self.push(a, Step::Min(x)),
-            (Binary::Min, Other(Number(x)), Main(_)) if bound(x) => self.push(b, Step::Min(x)),
-            (_, Other(Operand::Side(s)), Other(Number(x))) => side(f, s, x),
-            (Binary::Add | Binary::Mul, Other(Number(x)), Other(Operand::Side(s))) => side(f, s, x),
+            (Binary::Mul, Main(_), Other(o)) => self.push(a, RequantizeStep::Mul(o)),
+            (Binary::Mul, Other(o), Main(_)) => self.push(b, RequantizeStep::Mul(o)),
+            (Binary::Div, Main(_), Other(o @ (Number(_) | Operand::Column(_)))) => {
+                self.push(a, RequantizeStep::Div(o))
+            }
+            (Binary::Max, Main(_), Other(Number(x))) if bound(x) => {
+                self.push(a, RequantizeStep::Max(x))
+            }
+            (Binary::Max, Other(Number(x)), Main(_)) if bound(x) => {
+                self.push(b, RequantizeStep::Max(x))
+            }
+            (Binary::Min, Main(_), Other(Number(x))) if bound(x) => {
+                self.push(a, RequantizeStep::Min(x))
+            }
+            (Binary::Min, Other(Number(x)), Main(_)) if bound(x) => {
+                self.push(b, RequantizeStep::Min(x))
+            }
+            (_, Other(Operand::Dense(s)), Other(Number(x))) => side(f, s, x),
+            (Binary::Add | Binary::Mul, Other(Number(x)), Other(Operand::Dense(s))) => {
+                side(f, s, x)
+            }
             _ => None,
         }
     }
 
     /// A further step on the running number.
-    fn push(&mut self, on: Value<'a>, step: Step<'a>) -> Option<Value<'a>> {
+    fn push(&mut self, on: Value<'a>, step: RequantizeStep<'a>) -> Option<Value<'a>> {
         // Only the newest number is in the registers.
         if !matches!(on, Value::Main(at) if at == self.out.steps.len()) {
             return None;
         }
-        self.out.has_sides |=
-            matches!(step, Step::Add(Operand::Side(_)) | Step::Mul(Operand::Side(_)));
+        self.out.has_sides |= matches!(
+            step,
+            RequantizeStep::Add(Operand::Dense(_)) | RequantizeStep::Mul(Operand::Dense(_))
+        );
         self.out.steps.push(step);
         Some(Value::Main(self.out.steps.len()))
     }
@@ -269,7 +284,8 @@ impl<'a> Reader<'a> {
             Sign::Signed => (-128.0, 127.0),
         };
         match self.out.steps[..] {
-            [.., Step::Max(l), Step::Min(h)] | [.., Step::Min(h), Step::Max(l)]
+            [.., RequantizeStep::Max(l), RequantizeStep::Min(h)]
+            | [.., RequantizeStep::Min(h), RequantizeStep::Max(l)]
                 if low <= l && l <= high && low <= h && h <= high =>
             {
                 Some(sign)
@@ -294,8 +310,8 @@ impl<'a> Reader<'a> {
                 let ElementSource::Dense(at) = self.sources[i as usize] else { return None };
                 let bytes = self.inputs[i as usize].get(at..at + self.len)?;
                 let elements = match self.code.inputs[i as usize] {
-                    DType::U8 => Elements::Unsigned(bytes),
-                    DType::I8 => Elements::Signed(bytes),
+                    DType::U8 => DenseElements::Unsigned(bytes),
+                    DType::I8 => DenseElements::Signed(bytes),
                     _ => return None,
                 };
                 Some(plain(elements))
@@ -310,7 +326,7 @@ impl<'a> Reader<'a> {
                         Some(Value::Other(Operand::Number(*data.get(*at)?)))
                     }
                     ElementSource::Dense(at) => {
-                        Some(plain(Elements::Floats(data.get(*at..*at + self.len)?)))
+                        Some(plain(DenseElements::Floats(data.get(*at..*at + self.len)?)))
                     }
                     source @ ElementSource::Strided(_) => {
                         let at = self.line(source)?;
@@ -339,21 +355,21 @@ impl<'a> Reader<'a> {
 }
 
 /// Elements as they are.
-fn plain(elements: Elements<'_>) -> Value<'_> {
-    Value::Other(Operand::Side(Side { elements, shift: -0.0, scale: 1.0 }))
+fn plain(elements: DenseElements<'_>) -> Value<'_> {
+    Value::Other(Operand::Dense(DenseOperand { elements, shift: -0.0, scale: 1.0 }))
 }
 
 /// Elements that are shifted, or scaled after that.
-fn side<'a>(f: Binary, s: Side<'a>, x: f32) -> Option<Value<'a>> {
+fn side<'a>(f: Binary, s: DenseOperand<'a>, x: f32) -> Option<Value<'a>> {
     let is_scaled = s.scale != 1.0;
     let is_shifted = s.shift.to_bits() != (-0.0f32).to_bits();
     let s = match f {
-        Binary::Add if !is_scaled && !is_shifted => Side { shift: x, ..s },
-        Binary::Sub if !is_scaled && !is_shifted => Side { shift: -x, ..s },
-        Binary::Mul if !is_scaled => Side { scale: x, ..s },
+        Binary::Add if !is_scaled && !is_shifted => DenseOperand { shift: x, ..s },
+        Binary::Sub if !is_scaled && !is_shifted => DenseOperand { shift: -x, ..s },
+        Binary::Mul if !is_scaled => DenseOperand { scale: x, ..s },
         _ => return None,
     };
-    Some(Value::Other(Operand::Side(s)))
+    Some(Value::Other(Operand::Dense(s)))
 }
 
 /// A bound that vectors treat as the register code does.

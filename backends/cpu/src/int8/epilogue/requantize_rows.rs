@@ -1,13 +1,14 @@
-//! Steps on rows of sums in memory, on every level of vector instructions. Where tiles keep their sums in registers `vnni.rs` computes
-//! the same.
+//! Requantises rows of sums in memory, at every vector level. `dot/vnni.rs` computes the same on sums in registers.
 
-use super::steps::{Elements, Operand, Side, Sign, Step, Steps, Written};
+use super::requantize::{
+    DenseElements, DenseOperand, Operand, OutputType, RequantizeStep, RequantizeSteps, Sign,
+};
 use mlc_vector::simd;
 
-/// Elements that a step is applied to before the next one is: they stay in the first-level cache, and choosing the step costs little.
+/// Elements per step: they stay in the first-level cache, and dispatch is amortised.
 const TOGETHER: usize = 64;
 
-/// How two numbers become one.
+/// A binary operation.
 #[derive(Clone, Copy)]
 enum Combined {
     Sum,
@@ -15,11 +16,17 @@ enum Combined {
     Quotient,
 }
 
-/// Follows sums, those of the elements from number `at` on of a result of rows of `n`, and writes what becomes of them.
-pub fn follow(steps: &Steps<'_>, n: usize, at: usize, sums: &[i32], out: &mut [u8]) {
+/// Requantises the sums of the elements from index `at` on of a result with rows of `n`.
+pub fn requantize_rows(
+    steps: &RequantizeSteps<'_>,
+    n: usize,
+    at: usize,
+    sums: &[i32],
+    out: &mut [u8],
+) {
     let size = match steps.written {
-        Written::Floats => size_of::<f32>(),
-        Written::Bytes(_) => 1,
+        OutputType::Floats => size_of::<f32>(),
+        OutputType::Bytes(_) => 1,
     };
     let mut done = 0;
     while done < sums.len() {
@@ -32,7 +39,7 @@ pub fn follow(steps: &Steps<'_>, n: usize, at: usize, sums: &[i32], out: &mut [u
 }
 
 /// The same for elements of one row.
-fn piece(steps: &Steps<'_>, at: usize, column: usize, sums: &[i32], out: &mut [u8]) {
+fn piece(steps: &RequantizeSteps<'_>, at: usize, column: usize, sums: &[i32], out: &mut [u8]) {
     use Combined::{Product, Quotient, Sum};
     let count = sums.len();
     let (mut all, mut more) = ([0.0f32; TOGETHER], [0.0f32; TOGETHER]);
@@ -44,13 +51,13 @@ fn piece(steps: &Steps<'_>, at: usize, column: usize, sums: &[i32], out: &mut [u
     let combine = |f: Combined, operand: Operand<'_>, x: &mut [f32]| match operand {
         Operand::Number(y) => with_number(f, y, x),
         Operand::Column(first) => with_line(f, &steps.columns[first + column..][..count], x),
-        Operand::Side(side) => {
+        Operand::Dense(side) => {
             let mut other = [0.0f32; TOGETHER];
             let other = &mut other[..count];
             match side.elements {
-                Elements::Unsigned(d) => unsigned(&d[at..][..count], other),
-                Elements::Signed(d) => signed(&d[at..][..count], other),
-                Elements::Floats(d) => other.copy_from_slice(&d[at..][..count]),
+                DenseElements::Unsigned(d) => unsigned(&d[at..][..count], other),
+                DenseElements::Signed(d) => signed(&d[at..][..count], other),
+                DenseElements::Floats(d) => other.copy_from_slice(&d[at..][..count]),
             }
             placed(side, other);
             with_line(f, other, x);
@@ -58,10 +65,10 @@ fn piece(steps: &Steps<'_>, at: usize, column: usize, sums: &[i32], out: &mut [u
     };
     for step in &steps.steps {
         match *step {
-            Step::Add(o) => combine(Sum, o, x),
-            Step::Mul(o) => combine(Product, o, x),
-            Step::Div(o) => combine(Quotient, o, x),
-            Step::Max(y) => {
+            RequantizeStep::Add(o) => combine(Sum, o, x),
+            RequantizeStep::Mul(o) => combine(Product, o, x),
+            RequantizeStep::Div(o) => combine(Quotient, o, x),
+            RequantizeStep::Max(y) => {
                 larger(y, x, spare);
                 std::mem::swap(&mut x, &mut spare);
                 if y == 0.0 {
@@ -69,17 +76,17 @@ fn piece(steps: &Steps<'_>, at: usize, column: usize, sums: &[i32], out: &mut [u
                     with_number(Sum, 0.0, x);
                 }
             }
-            Step::Min(y) => {
+            RequantizeStep::Min(y) => {
                 smaller(y, x, spare);
                 std::mem::swap(&mut x, &mut spare);
             }
-            Step::Round => rounded(x),
-            Step::Byte(sign) => as_byte(sign, x),
+            RequantizeStep::Round => rounded(x),
+            RequantizeStep::Byte(sign) => as_byte(sign, x),
         }
     }
     match steps.written {
-        Written::Floats => out.copy_from_slice(bytemuck::cast_slice(x)),
-        Written::Bytes(_) => cut(x, out),
+        OutputType::Floats => out.copy_from_slice(bytemuck::cast_slice(x)),
+        OutputType::Bytes(_) => cut(x, out),
     }
 }
 
@@ -152,7 +159,7 @@ simd! {
 
 simd! {
     /// Shifted, and then scaled.
-    fn placed(side: Side<'_>, x: &mut [f32]) {
+    fn placed(side: DenseOperand<'_>, x: &mut [f32]) {
         x.iter_mut().for_each(|x| *x = (*x + side.shift) * side.scale);
     }
 }
@@ -183,8 +190,12 @@ simd! {
 mod tests {
     use super::*;
 
-    fn steps(steps: Vec<Step<'_>>, written: Written, columns: Vec<f32>) -> Steps<'_> {
-        Steps { steps, written, summands: vec![], columns, has_sides: false }
+    fn steps(
+        steps: Vec<RequantizeStep<'_>>,
+        written: OutputType,
+        columns: Vec<f32>,
+    ) -> RequantizeSteps<'_> {
+        RequantizeSteps { steps, written, summands: vec![], columns, has_sides: false }
     }
 
     #[test]
@@ -192,18 +203,18 @@ mod tests {
         let columns: Vec<f32> =
             (0..128).map(|i| if i == 3 { f32::NAN } else { i as f32 }).collect();
         let all = [
-            Step::Add(Operand::Column(0)),
-            Step::Mul(Operand::Number(0.5)),
-            Step::Max(0.0),
-            Step::Min(255.0),
-            Step::Round,
+            RequantizeStep::Add(Operand::Column(0)),
+            RequantizeStep::Mul(Operand::Number(0.5)),
+            RequantizeStep::Max(0.0),
+            RequantizeStep::Min(255.0),
+            RequantizeStep::Round,
         ];
-        let s = steps(all.to_vec(), Written::Bytes(Sign::Unsigned), columns);
+        let s = steps(all.to_vec(), OutputType::Bytes(Sign::Unsigned), columns);
         // Rows of 70 elements, from the middle of one to the middle of another.
         let (n, at) = (70, 30);
         let sums: Vec<i32> = (0..150).map(|i| 10 * i - 300).collect();
         let mut out = vec![7; sums.len()];
-        follow(&s, n, at, &sums, &mut out);
+        requantize_rows(&s, n, at, &sums, &mut out);
         for (i, (&sum, &found)) in sums.iter().zip(&out).enumerate() {
             let column = (at + i) % n;
             let x = ((sum + column as i32) as f32 * 0.5).clamp(0.0, 255.0).round_ties_even();
@@ -214,20 +225,24 @@ mod tests {
     #[test]
     fn other_arrays_signs_and_zeros() {
         let bytes: Vec<u8> = (200..300u32).map(|i| i as u8).collect();
-        let side = Side { elements: Elements::Signed(&bytes), shift: 4.0, scale: 0.25 };
+        let side =
+            DenseOperand { elements: DenseElements::Signed(&bytes), shift: 4.0, scale: 0.25 };
         let all = [
-            Step::Mul(Operand::Number(-1.0)),
-            Step::Max(0.0),
-            Step::Add(Operand::Side(side)),
-            Step::Div(Operand::Number(2.0)),
-            Step::Max(-128.0),
-            Step::Min(127.0),
-            Step::Byte(Sign::Signed),
+            RequantizeStep::Mul(Operand::Number(-1.0)),
+            RequantizeStep::Max(0.0),
+            RequantizeStep::Add(Operand::Dense(side)),
+            RequantizeStep::Div(Operand::Number(2.0)),
+            RequantizeStep::Max(-128.0),
+            RequantizeStep::Min(127.0),
+            RequantizeStep::Byte(Sign::Signed),
         ];
-        let s = Steps { summands: vec![1; 128], ..steps(all.to_vec(), Written::Floats, vec![]) };
+        let s = RequantizeSteps {
+            summands: vec![1; 128],
+            ..steps(all.to_vec(), OutputType::Floats, vec![])
+        };
         let sums: Vec<i32> = (-50..50).collect();
         let mut out = vec![0; 400];
-        follow(&s, 100, 0, &sums, &mut out);
+        requantize_rows(&s, 100, 0, &sums, &mut out);
         for (i, found) in out.as_chunks::<4>().0.iter().enumerate() {
             let x = -((sums[i] + 1) as f32);
             let x = (x.max(0.0) + (f32::from(bytes[i] as i8) + 4.0) * 0.25) / 2.0;
@@ -235,12 +250,12 @@ mod tests {
         }
         // No negative zero is left, and NaN stays one.
         let s = steps(
-            vec![Step::Mul(Operand::Column(0)), Step::Max(0.0)],
-            Written::Floats,
+            vec![RequantizeStep::Mul(Operand::Column(0)), RequantizeStep::Max(0.0)],
+            OutputType::Floats,
             vec![-0.0, f32::NAN],
         );
         let mut out = vec![0; 8];
-        follow(&s, 2, 0, &[1, 1], &mut out);
+        requantize_rows(&s, 2, 0, &[1, 1], &mut out);
         assert_eq!(out[..4], 0.0f32.to_le_bytes());
         assert!(f32::from_le_bytes([out[4], out[5], out[6], out[7]]).is_nan());
     }

@@ -1,7 +1,7 @@
 //! The body of pointwise programs that are chains: vectors of an operand go through the steps that otherwise follow a product.
 
-/// Defines `map_lines` for a level, whose module defines `Vector`, `LANES`, the operations on it and `settle`.
-macro_rules! lines {
+/// Defines `map_rows` for a level, whose module defines `Vector`, `LANES`, the operations on it and `settle`.
+macro_rules! fused_rows {
     ($(#[$feature:meta])*) => {
         /// Takes elements `at..end` through the steps of the target and writes them; rows have `n` elements, and that of element `at` is row 0 of
         /// the target's operands. Element 0 of the operand is `from`.
@@ -10,7 +10,7 @@ macro_rules! lines {
         /// On a machine of this level. These elements are inside the operand and the result, which do not overlap, and the operands of the steps
         /// cover them.
         $(#[$feature])*
-        pub unsafe fn map_lines(from: *const f32, mut at: usize, end: usize, n: usize, t: &Target<'_>) {
+        pub unsafe fn map_rows(from: *const f32, mut at: usize, end: usize, n: usize, t: &TileOutput<'_>) {
             let (mut row, mut column) = (t.row, at % n);
             while at < end {
                 let len = (n - column).min(end - at);
@@ -18,11 +18,11 @@ macro_rules! lines {
                 while done < len {
                     macro_rules! block {
                         ($v:literal) => {{
-                            let mut parts = [Part::default(); $v];
+                            let mut parts = [VectorSpan::default(); $v];
                             let mut sums = [[zero(); $v]; 1];
                             for v in 0..$v {
                                 let i = done + v * LANES;
-                                parts[v] = Part { at: at + i, column: column + i, skip: 0, len: LANES.min(len) };
+                                parts[v] = VectorSpan { at: at + i, column: column + i, skip: 0, len: LANES.min(len) };
                                 // SAFETY: as promised.
                                 sums[0][v] = unsafe { read(from.add(at + i), parts[v]) };
                             }
@@ -45,4 +45,4 @@ macro_rules! lines {
         }
     };
 }
-pub(crate) use lines;
+pub(crate) use fused_rows;

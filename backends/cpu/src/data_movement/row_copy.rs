@@ -1,11 +1,11 @@
-//! Copies whose lines are picked element by element: views with short inner axes, and operators whose every element is one of their
-//! operand's, at a place that each axis decides by itself.
+//! Copies whose rows are gathered by one index list: views with short inner axes, and operators that move their operand's elements by a
+//! permutation that separates over the axes.
 
 use crate::layout::{Layout, coalesce, dense_strides};
-use crate::runtime::launch::{Array, Context, Launch};
+use crate::runtime::kernel::{Context, Kernel, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
-use mlc_vector::picks::Picks;
+use mlc_vector::lane_gather::LaneGather;
 use smallvec::{SmallVec, smallvec};
 
 /// Elements that a task should at least have.
@@ -15,18 +15,18 @@ const SHORT: usize = 8;
 const ENOUGH: usize = 256;
 const MOST: usize = 4096;
 
-/// Lines by the places of their elements, and where each line begins.
-pub struct Lines {
+/// A copy whose rows are gathered by one list of indices, from a base each.
+pub struct RowCopy {
     dtype: DType,
     /// For each outer axis, where each of its indices begins.
     outer: Vec<Vec<usize>>,
-    picks: Picks,
+    gather: LaneGather,
     offset: usize,
 }
 
-impl Lines {
+impl RowCopy {
     /// The copy of a view whose inner axes are short; none where it has others, or no elements.
-    pub fn of_view(dtype: DType, layout: &Layout) -> Option<Lines> {
+    pub fn of_view(dtype: DType, layout: &Layout) -> Option<RowCopy> {
         let merged = coalesce(&layout.shape, &[&layout.strides]);
         let (shape, strides) = (&merged.shape, &merged.strides[0]);
         if shape.len() < 2 || shape[shape.len() - 1] >= SHORT || shape.contains(&0) {
@@ -39,7 +39,7 @@ impl Lines {
             let place = |i: usize| (i as isize * strides[axis] - lowest(axis)) as usize;
             (0..shape[axis]).map(place).collect()
         });
-        Some(Lines::of_axes(dtype, axes.collect(), usize::try_from(offset).ok()?))
+        Some(RowCopy::of_axes(dtype, axes.collect(), usize::try_from(offset).ok()?))
     }
 
     /// The copy in which each axis adds its own part to an element's place, for dense operands; `places` are those of all elements,
@@ -49,7 +49,7 @@ impl Lines {
         shape: &[usize],
         places: &[usize],
         offset: usize,
-    ) -> Option<Lines> {
+    ) -> Option<RowCopy> {
         let first = *places.first()?;
         let strides = dense_strides(shape);
         // Parts are counted from the lowest place along each axis.
@@ -75,22 +75,22 @@ impl Lines {
                 *i = 0;
             }
         }
-        Some(Lines::of_axes(dtype, axes, offset + low))
+        Some(RowCopy::of_axes(dtype, axes, offset + low))
     }
 
     /// Axes with the place of each index; the innermost ones become the line.
-    fn of_axes(dtype: DType, mut outer: Vec<Vec<usize>>, offset: usize) -> Lines {
+    fn of_axes(dtype: DType, mut outer: Vec<Vec<usize>>, offset: usize) -> RowCopy {
         let mut line = outer.pop().unwrap_or_else(|| vec![0]);
         while line.len() < ENOUGH
             && let Some(axis) = outer.pop_if(|axis| axis.len() * line.len() <= MOST)
         {
             line = axis.iter().flat_map(|&a| line.iter().map(move |&p| a + p)).collect();
         }
-        Lines { dtype, outer, picks: Picks::new(line), offset }
+        RowCopy { dtype, outer, gather: LaneGather::new(line), offset }
     }
 
     fn fill<T: Pod + Send + Sync>(&self, cx: &Context<'_>, from: &[T], out: &mut [T]) {
-        let n = self.picks.len();
+        let n = self.gather.len();
         if out.is_empty() {
             return;
         }
@@ -103,7 +103,7 @@ impl Lines {
                 rest /= axis.len();
             }
             for line in part.chunks_exact_mut(n) {
-                self.picks.copy(&from[start..], line);
+                self.gather.copy(&from[start..], line);
                 for (i, axis) in index.iter_mut().zip(&self.outer).rev() {
                     start -= axis[*i];
                     *i = if *i + 1 < axis.len() { *i + 1 } else { 0 };
@@ -117,11 +117,11 @@ impl Lines {
     }
 }
 
-impl Launch for Lines {
+impl Kernel for RowCopy {
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         macro_rules! go {

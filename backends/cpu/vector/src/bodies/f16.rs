@@ -5,7 +5,7 @@ use crate::tile::at_level;
 use half::{bf16, f16};
 
 /// Floats of 16 bits.
-pub trait Half: Copy + Sync + 'static {
+pub trait HalfFloat: Copy + Sync + 'static {
     /// Writes numbers as f32.
     ///
     /// # Panics
@@ -13,14 +13,14 @@ pub trait Half: Copy + Sync + 'static {
     fn widen(from: &[Self], to: &mut [f32]);
 }
 
-impl Half for f16 {
+impl HalfFloat for f16 {
     fn widen(from: &[f16], to: &mut [f32]) {
         assert_eq!(from.len(), to.len(), "a result per element");
         at_level!(widen_f16(from, to));
     }
 }
 
-impl Half for bf16 {
+impl HalfFloat for bf16 {
     fn widen(from: &[bf16], to: &mut [f32]) {
         assert_eq!(from.len(), to.len(), "a result per element");
         at_level!(widen_bf16(from, to));
@@ -29,7 +29,7 @@ impl Half for bf16 {
 
 /// Defines what can be loaded as a vector, and `widen_f16` and `widen_bf16`, for a level, whose module defines `Vector`, `LANES` and the
 /// operations on it.
-macro_rules! halves {
+macro_rules! half_floats {
     ($(#[$feature:meta])*) => {
         use half::{bf16, f16};
 
@@ -98,4 +98,4 @@ macro_rules! halves {
         }
     };
 }
-pub(crate) use halves;
+pub(crate) use half_floats;

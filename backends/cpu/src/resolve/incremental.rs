@@ -1,26 +1,26 @@
-//! A program at extents that differ in some symbols from those for which it was resolved: a kernel is prepared again if one of these symbols
-//! occurs in it, or if something that it reads lies otherwise.
+//! Incremental resolution for new extents: a kernel is prepared again if a changed symbol occurs in it, or if an operand's location changed.
 
-use super::{Location, Places, Resolved, Resolver, Surroundings};
+use super::{Location, ResolveContext, ResolvedPlan, Resolver, ValueLocations};
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_dsl::ir::{NodeKind, Value};
 use mlc_dsl::plan::{Memory, Worklist};
 
 impl<'a> Resolver<'a> {
-    /// Resolves the program with symbols of which some are others than `before`: those that occur in the kernels `mentioning` them. `None` where
-    /// what is computed decides extents.
-    pub fn resolve_other(
-        cx: Surroundings<'a>,
-        (before, places): (&'a Resolved, &'a Places),
+    /// Resolves the program for symbols that differ from those of `before` only in the kernels `mentioning` them; `None` where computed values
+    /// determine extents.
+    pub fn resolve_incremental(
+        cx: ResolveContext<'a>,
+        before: &'a ResolvedPlan,
+        places: &'a ValueLocations,
         symbols: SymbolBindings,
         mentioning: &[usize],
         plan: &'a Memory,
-    ) -> Result<Option<Resolved>, BackendError> {
+    ) -> Result<Option<ResolvedPlan>, BackendError> {
         let mut r = Resolver::new(cx, symbols, plan);
         r.others = Some(&places.of);
-        let appending = plan.appends.iter().map(|(k, _)| *k);
-        let first = mentioning.iter().copied().chain(appending);
+        let push_append = plan.appends.iter().map(|(k, _)| *k);
+        let first = mentioning.iter().copied().chain(push_append);
         let mut work = Worklist::new(&cx.graph.readers, first);
         r.other_inputs(&mut work)?;
         let (mut kernels, mut again) = (before.all.clone(), vec![]);
@@ -41,7 +41,7 @@ impl<'a> Resolver<'a> {
             false => Ok(known.clone()),
         });
         let outputs = outputs.collect::<Result<_, _>>()?;
-        Ok(Some(r.linked_as(kernels, outputs, (before, &again))))
+        Ok(Some(r.relink(kernels, outputs, before, &again)))
     }
 
     fn other_inputs(&mut self, work: &mut Worklist<'_>) -> Result<(), BackendError> {
@@ -60,7 +60,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
-    /// Notes whether a value lies otherwise.
+    /// Records a value's location, and that its readers must be prepared again if it changed.
     fn put(&mut self, v: Value, place: &Location, work: &mut Worklist<'_>) {
         if self.others.and_then(|others| others.get(&v)) == Some(place) {
             self.places.remove(&v);

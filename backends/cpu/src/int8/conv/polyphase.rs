@@ -1,12 +1,12 @@
-//! An image's channels, four and four next to each other, in planes of one residue of the strides: each tap of a window reads
-//! its neighbours' elements as neighbours, so products need no copy per tap. What lies outside is the zero point.
+//! The polyphase decomposition of an image: one plane per residue of the strides, four channels interleaved, padded with the zero point.
+//! Every tap then reads neighbouring positions contiguously, without im2col.
 
 use super::super::pack::{groups, weave};
 use crate::conv::window::Window;
 use mlc_vector::simd;
 
-/// The planes of one or two spatial axes.
-pub struct Frame {
+/// The polyphase planes of one or two spatial axes.
+pub struct PolyphasePlanes {
     from: [usize; 2],
     pub to: [usize; 2],
     stride: [usize; 2],
@@ -14,7 +14,7 @@ pub struct Frame {
     /// Rows and columns of a plane.
     high: usize,
     pub wide: usize,
-    /// The residues, row by row, that some tap reads: each has a plane.
+    /// The phases (residues of the strides) that some tap reads: each has a plane.
     phases: Vec<usize>,
     /// What each row of the planes reads: columns `start..end` of it are elements from a place on, by the stride. The rest lies outside.
     lines: Vec<(usize, usize, usize)>,
@@ -22,9 +22,9 @@ pub struct Frame {
     taps: Vec<usize>,
 }
 
-impl Frame {
+impl PolyphasePlanes {
     /// The frame of a window; none beyond two axes, or where it would be much larger than the image.
-    pub fn of(w: &Window) -> Option<Frame> {
+    pub fn of(w: &Window) -> Option<PolyphasePlanes> {
         fn two<T: Copy>(v: &[T], unit: T) -> Option<[T; 2]> {
             match *v {
                 [a] => Some([unit, a]),
@@ -57,7 +57,8 @@ impl Frame {
             which * plane + y / stride[0] * wide + x / stride[1]
         };
         let taps = (0..count).map(tap).collect();
-        let mut frame = Frame { from, to, stride, low, high, wide, phases, lines: vec![], taps };
+        let mut frame =
+            PolyphasePlanes { from, to, stride, low, high, wide, phases, lines: vec![], taps };
         frame.lines = (0..frame.phases.len() * high).map(|row| frame.line(row)).collect();
         Some(frame)
     }
@@ -143,7 +144,7 @@ fn copy(from: &[u8], step: usize, flip: u8, to: &mut [u8]) {
     match step {
         1 if flip == 0 => to.copy_from_slice(&from[..to.len()]),
         1 => flipped(&from[..to.len()], flip, to),
-        2 => halves(from, flip, to),
+        2 => even_bytes(from, flip, to),
         _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(t, &b)| *t = b ^ flip),
     }
 }
@@ -156,7 +157,7 @@ simd! {
 
 simd! {
     /// Every other byte.
-    fn halves(from: &[u8], flip: u8, to: &mut [u8]) {
+    fn even_bytes(from: &[u8], flip: u8, to: &mut [u8]) {
         let n = to.len();
         let pairs = from.len() / 2;
         for (t, pair) in to.iter_mut().zip(from.chunks_exact(2)) {

@@ -1,4 +1,4 @@
-//! Elements of a line by their places, a vector at a time where the places of a vector's elements lie near each other.
+//! Elements of a line by their indices, a vector at a time where the indices of a vector's elements lie near each other.
 
 use crate::simd::{VectorLevel, level};
 use bytemuck::Pod;
@@ -7,53 +7,53 @@ use bytemuck::Pod;
 const LONG: usize = 8;
 
 /// Places of the elements of a line.
-pub struct Picks {
-    places: Vec<usize>,
+pub struct LaneGather {
+    indices: Vec<usize>,
     /// One past the largest place.
     reach: usize,
-    how: How,
+    plan: GatherPlan,
 }
 
-enum How {
+enum GatherPlan {
     /// Neighbours of the result that are neighbours in the source: place in the result, in the source, and number.
     Runs(Vec<[usize; 3]>),
     /// Where the elements of each vector of the result begin in the source, and the place of each behind that. A few vectors, the far ones,
-    /// have places that lie further from each other.
+    /// have indices that lie further from each other.
     Near { first: Vec<usize>, behind: Vec<u32>, lanes: usize, far: Vec<usize> },
     /// Anything else.
     Single,
 }
 
-impl Picks {
-    /// The elements at these places.
-    pub fn new(places: Vec<usize>) -> Picks {
-        let reach = places.iter().max().map_or(0, |&p| p + 1);
+impl LaneGather {
+    /// The elements at these indices.
+    pub fn new(indices: Vec<usize>) -> LaneGather {
+        let reach = indices.iter().max().map_or(0, |&p| p + 1);
         let mut runs: Vec<[usize; 3]> = vec![];
-        for (i, &p) in places.iter().enumerate() {
+        for (i, &p) in indices.iter().enumerate() {
             match runs.last_mut() {
                 Some([to, from, n]) if *from + *n == p && *to + *n == i => *n += 1,
                 _ => runs.push([i, p, 1]),
             }
         }
-        let how = match runs.len() * LONG <= places.len() {
-            true => How::Runs(runs),
-            false => Picks::near(&places, reach).unwrap_or(How::Single),
+        let plan = match runs.len() * LONG <= indices.len() {
+            true => GatherPlan::Runs(runs),
+            false => LaneGather::near(&indices, reach).unwrap_or(GatherPlan::Single),
         };
-        Picks { places, reach, how }
+        LaneGather { indices, reach, plan }
     }
 
     /// Elements of the line.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.indices.len()
     }
 
     /// True if the line has none.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.indices.is_empty()
     }
 
-    /// Vectors of places that lie near each other, if most do. What a vector reads is within the reach.
-    fn near(places: &[usize], reach: usize) -> Option<How> {
+    /// Vectors of indices that lie near each other, if most do. What a vector reads is within the reach.
+    fn near(indices: &[usize], reach: usize) -> Option<GatherPlan> {
         let (lanes, seen) = match level() {
             VectorLevel::V4 => (16, 32),
             VectorLevel::V3 => (8, 8),
@@ -62,7 +62,7 @@ impl Picks {
         };
         let last = reach.checked_sub(seen)?;
         let (mut first, mut behind, mut far) = (vec![], vec![], vec![]);
-        let (vectors, _) = places.split_at(places.len() / lanes * lanes);
+        let (vectors, _) = indices.split_at(indices.len() / lanes * lanes);
         for (i, vector) in vectors.chunks_exact(lanes).enumerate() {
             let start = vector.iter().min().copied().unwrap_or(0).min(last);
             first.push(start);
@@ -70,38 +70,40 @@ impl Picks {
             behind.extend(vector.iter().map(|p| if is_far { 0 } else { (p - start) as u32 }));
             far.extend(is_far.then_some(i));
         }
-        (far.len() * 2 < first.len()).then_some(How::Near { first, behind, lanes, far })
+        (far.len() * 2 < first.len()).then_some(GatherPlan::Near { first, behind, lanes, far })
     }
 
     /// Copies the elements of the line that begins with `from`.
     pub fn copy<T: Pod>(&self, from: &[T], to: &mut [T]) {
-        let to = &mut to[..self.places.len()];
+        let to = &mut to[..self.indices.len()];
         let from = &from[..self.reach];
-        let done = match &self.how {
-            How::Runs(runs) => {
+        let done = match &self.plan {
+            GatherPlan::Runs(runs) => {
                 runs.iter().for_each(|&[at, p, n]| to[at..at + n].copy_from_slice(&from[p..p + n]));
                 return;
             }
-            How::Near { first, behind, lanes, far } if size_of::<T>() == size_of::<f32>() => {
+            GatherPlan::Near { first, behind, lanes, far }
+                if size_of::<T>() == size_of::<f32>() =>
+            {
                 match (bytemuck::try_cast_slice(from), bytemuck::try_cast_slice_mut(to)) {
                     (Ok(from), Ok(to)) => {
                         vectors(from, first, behind, to);
                         for at in far.iter().map(|i| i * lanes) {
-                            let places = &self.places[at..at + lanes];
-                            to[at..].iter_mut().zip(places).for_each(|(o, &p)| *o = from[p]);
+                            let indices = &self.indices[at..at + lanes];
+                            to[at..].iter_mut().zip(indices).for_each(|(o, &p)| *o = from[p]);
                         }
                         first.len() * lanes
                     }
                     _ => 0,
                 }
             }
-            How::Near { .. } | How::Single => 0,
+            GatherPlan::Near { .. } | GatherPlan::Single => 0,
         };
-        to[done..].iter_mut().zip(&self.places[done..]).for_each(|(o, &p)| *o = from[p]);
+        to[done..].iter_mut().zip(&self.indices[done..]).for_each(|(o, &p)| *o = from[p]);
     }
 }
 
-/// The vectors of a line; all that is read lies within `from`, as [`Picks::near`] sees to.
+/// The vectors of a line; all that is read lies within `from`, as [`LaneGather::near`] sees to.
 #[allow(unused_variables, reason = "not every architecture has such vectors")]
 fn vectors(from: &[f32], first: &[usize], behind: &[u32], to: &mut [f32]) {
     match level() {
@@ -179,17 +181,17 @@ mod tests {
             [&|i| i, &|i| i / 2, &|i| i / 3, &|i| i * 2, &|i| i ^ 1, &|i| i * 37 % 101, &|_| 5];
         for n in [0, 1, 7, 8, 16, 17, 33, 64, 101] {
             for (k, pattern) in patterns.iter().enumerate() {
-                let places: Vec<usize> = (0..n).map(pattern).collect();
-                let picks = Picks::new(places.clone());
-                let reach = places.iter().max().map_or(0, |p| p + 1);
+                let indices: Vec<usize> = (0..n).map(pattern).collect();
+                let gather = LaneGather::new(indices.clone());
+                let reach = indices.iter().max().map_or(0, |p| p + 1);
                 let from: Vec<f32> = (0..reach).map(|i| i as f32).collect();
                 let mut to = vec![-1.0; n];
-                picks.copy(&from, &mut to);
-                assert!(to.iter().zip(&places).all(|(&o, &p)| o == p as f32), "{k} {n}");
+                gather.copy(&from, &mut to);
+                assert!(to.iter().zip(&indices).all(|(&o, &p)| o == p as f32), "{k} {n}");
                 let from: Vec<u8> = (0..reach).map(|i| i as u8).collect();
                 let mut to = vec![0; n];
-                picks.copy(&from, &mut to);
-                assert!(to.iter().zip(&places).all(|(&o, &p)| o == p as u8), "{k} {n}");
+                gather.copy(&from, &mut to);
+                assert!(to.iter().zip(&indices).all(|(&o, &p)| o == p as u8), "{k} {n}");
             }
         }
     }

@@ -1,20 +1,20 @@
-//! A convolution whose image has a zero point that is no byte: element by element, since the outside cannot be padded with it.
+//! The naive int8 convolution: for images whose zero point is no byte, so that padding cannot hold it.
 
 use crate::conv::window::Window;
 
-/// Extents of a convolution: images, groups, and input and output channels of a group.
+/// Extents of a convolution: batch, groups, and input and output channels of a group.
 #[derive(Clone, Copy)]
-pub struct Channels {
+pub struct ConvExtents {
     pub batch: usize,
     pub group: usize,
     pub q: usize,
     pub o: usize,
 }
 
-/// All sums. `image` and `weights` yield an element by its number, less its zero point.
-pub fn sums(
+/// All sums. `image` and `weights` yield an element by its index, less its zero point.
+pub fn naive_sums(
     window: &Window,
-    c: Channels,
+    c: ConvExtents,
     image: impl Fn(usize) -> i32,
     weights: impl Fn(usize) -> i32,
 ) -> Vec<i32> {

@@ -1,42 +1,42 @@
-//! Right panels in floats of 16 bits, widened as they are read: products of few rows wait for what they read.
+//! Right panels stored as f16 or bf16 and widened on load: products of few rows are bandwidth-bound.
 //!
-//! Panels are held so only if these floats are all of their elements, so that a product has the bits that it has in f32.
+//! Never loses a bit: panels are stored so only if the type holds all of their elements exactly.
 
 use super::pack::Matrix;
 use crate::runtime::threads::Threads;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
-use mlc_vector::halves::Half;
+use mlc_vector::f16::HalfFloat;
 use mlc_vector::simd;
 use mlc_vector::simd::{VectorLevel, level};
-use mlc_vector::tile::Right;
+use mlc_vector::tile::RightOperand;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Elements of a matrix from which on it takes long to read.
+/// Elements of a matrix from which on reading it dominates.
 const LARGE: usize = 1 << 16;
 
-/// Elements that a thread should at least look at.
+/// Least elements per thread.
 const GRAIN: usize = 1 << 16;
 
-/// Elements that are looked at between two questions whether any type is left.
+/// Elements between two checks whether any type is left.
 const BLOCK: usize = 1 << 10;
 
-/// Types of floats of 16 bits; bit `i` of a set stands for type `i`.
+/// The 16-bit float types; bit `i` of a set stands for type `i`.
 const TYPES: [DType; 2] = [DType::F16, DType::BF16];
 const ALL: usize = (1 << TYPES.len()) - 1;
 
-/// The floats of 16 bits that a `k` × `n` matrix is packed in, if that pays: without instructions for them products take longer.
-pub fn paying(b: &Matrix<'_>, k: usize, n: usize) -> Option<DType> {
+/// The 16-bit type to pack a `k` × `n` matrix in, if that pays: not for small ones, nor without conversion instructions.
+pub fn worthwhile_type(b: &Matrix<'_>, k: usize, n: usize) -> Option<DType> {
     if k * n < LARGE || level() == VectorLevel::Base {
         return None;
     }
-    fitting(b, k, n)
+    lossless_type(b, k, n)
 }
 
-/// The floats of 16 bits that hold all elements of a `k` × `n` matrix, if there are such and its rows or its columns lie together. A
-/// matrix of other numbers is not read to its end.
-fn fitting(b: &Matrix<'_>, k: usize, n: usize) -> Option<DType> {
+/// The 16-bit type that holds all elements of a `k` × `n` matrix exactly, if its rows or columns are contiguous. Stops at the first
+/// element that none holds.
+fn lossless_type(b: &Matrix<'_>, k: usize, n: usize) -> Option<DType> {
     let (lines, len, step) = match (b.row, b.col) {
         (step, 1) => (k, n, step),
         (1, step) => (n, k, step),
@@ -52,7 +52,7 @@ fn fitting(b: &Matrix<'_>, k: usize, n: usize) -> Option<DType> {
                 if left.load(Ordering::Relaxed) == 0 {
                     return;
                 }
-                left.fetch_and(holding(block), Ordering::Relaxed);
+                left.fetch_and(lossless_types(block), Ordering::Relaxed);
             }
         }
     });
@@ -61,8 +61,8 @@ fn fitting(b: &Matrix<'_>, k: usize, n: usize) -> Option<DType> {
 }
 
 simd! {
-    /// The set of types that hold all of these numbers. NaN is held by none, as its bits need not stay.
-    fn holding(x: &[f32]) -> usize {
+    /// The set of types that hold all of these numbers exactly; none holds NaN, whose bits may change.
+    fn lossless_types(x: &[f32]) -> usize {
         /// The smallest normal number of f16, two to the power of -14, and the largest.
         const NORMAL: u32 = (127 - 14) << 23;
         const LARGEST: u32 = 65504f32.to_bits();
@@ -91,48 +91,53 @@ pub enum RightPanels<'a> {
     Bf16(&'a [bf16]),
 }
 
-/// Rows whose tiles read floats of 16 bits as they are; for more rows it takes less to widen them once.
+/// Most rows for which tiles widen on load; for more, widening once is cheaper.
 const FEW_ROWS: usize = 64;
 
 impl<'a> RightPanels<'a> {
-    /// `len` elements from `at` on for so many rows, and what to fetch while they are used: as many after them. What is widened is written
-    /// to `scratch`.
+    /// `len` elements from `at` on for so many rows, and as many after them to prefetch. Widened elements are written to `scratch`.
     pub fn strip<'s>(
         self,
         at: usize,
         len: usize,
         rows: usize,
         scratch: &'s mut [f32],
-    ) -> (Right<'s>, &'a [f32])
+    ) -> (RightOperand<'s>, &'a [f32])
     where
         'a: 's,
     {
         match self {
             RightPanels::Floats(all) => {
                 let (strip, next) = strip(all, at, len);
-                (Right::Packed(strip), next)
+                (RightOperand::Packed(strip), next)
             }
             RightPanels::F16(all) if rows <= FEW_ROWS => {
                 let (strip, next) = strip(all, at, len);
-                (Right::F16(strip), floats(next))
+                (RightOperand::F16(strip), floats(next))
             }
             RightPanels::Bf16(all) if rows <= FEW_ROWS => {
                 let (strip, next) = strip(all, at, len);
-                (Right::Bf16(strip), floats(next))
+                (RightOperand::Bf16(strip), floats(next))
             }
-            RightPanels::F16(all) => widened(strip(all, at, len), scratch),
-            RightPanels::Bf16(all) => widened(strip(all, at, len), scratch),
+            RightPanels::F16(all) => {
+                let (strip, next) = strip(all, at, len);
+                widen(strip, next, scratch)
+            }
+            RightPanels::Bf16(all) => {
+                let (strip, next) = strip(all, at, len);
+                widen(strip, next, scratch)
+            }
         }
     }
 }
 
-/// Some elements, and as many after them as there are.
+/// `len` elements from `at` on, and up to as many after them.
 fn strip<T>(all: &[T], at: usize, len: usize) -> (&[T], &[T]) {
     let (strip, next) = all[at..].split_at(len);
     (strip, &next[..next.len().min(len)])
 }
 
-/// Memory of panels, which has the alignment of its buffer, as floats.
+/// Memory of panels as f32, as aligned as its buffer is.
 fn floats<T>(panels: &[T]) -> &[f32]
 where
     [T]: HalfFloatSliceExt,
@@ -140,22 +145,23 @@ where
     bytemuck::cast_slice(panels.reinterpret_cast())
 }
 
-fn widened<'a, 's, T: Half>(
-    (strip, next): (&'a [T], &'a [T]),
+fn widen<'a, 's, T: HalfFloat>(
+    strip: &[T],
+    next: &'a [T],
     scratch: &'s mut [f32],
-) -> (Right<'s>, &'a [f32])
+) -> (RightOperand<'s>, &'a [f32])
 where
     [T]: HalfFloatSliceExt,
 {
     let scratch = &mut scratch[..strip.len()];
     T::widen(strip, scratch);
-    (Right::Packed(scratch), floats(next))
+    (RightOperand::Packed(scratch), floats(next))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::{Finish, GemmSizes, Left, PackedRight, Product, Right, gemm};
+    use crate::gemm::{GemmEpilogue, GemmSizes, Left, PackedRight, Product, Right, gemm};
 
     /// Numbers of every kind that both types hold or that is one of f16 or bf16 alone.
     fn number(dtype: DType, i: usize) -> f32 {
@@ -180,8 +186,8 @@ mod tests {
             for dtype in TYPES {
                 let b: Vec<f32> = (0..k * n).map(|i| number(dtype, i)).collect();
                 let b = Matrix { data: &b, offset: 0, row: n as isize, col: 1 };
-                assert!(k * n < 100 || fitting(&b, k, n) == Some(dtype));
-                let packed = [PackedRight::new(&b, k, n), PackedRight::in_halves(&b, k, n, dtype)];
+                assert!(k * n < 100 || lossless_type(&b, k, n) == Some(dtype));
+                let packed = [PackedRight::new(&b, k, n), PackedRight::new_f16(&b, k, n, dtype)];
                 for m in rows() {
                     let left = Matrix { data: &a, offset: 0, row: k as isize, col: 1 };
                     let product = |p, threads| {
@@ -189,7 +195,14 @@ mod tests {
                         let of =
                             |_| Product { left: Left::Plain(left), right: Right::Packed(p), at: 0 };
                         let sizes = GemmSizes { m, n, k };
-                        gemm(&Threads::new(threads), sizes, 1, of, &mut out, Finish::Nothing);
+                        gemm(
+                            &Threads::new(threads),
+                            sizes,
+                            1,
+                            of,
+                            &mut out,
+                            GemmEpilogue::Identity,
+                        );
                         out.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
                     };
                     let want = product(&packed[0], 1);
@@ -204,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_type_holds_what_it_loses_nothing_of() {
-        let holds = |x: f32| holding(&[x]);
+        let holds = |x: f32| lossless_types(&[x]);
         let is_same = |x: f32, y: f32| x.to_bits() == y.to_bits() && !x.is_nan();
         let expected = |x: f32| {
             let [a, b] = [f16::from_f32(x).to_f32(), bf16::from_f32(x).to_f32()];
@@ -248,15 +261,15 @@ mod tests {
                 data[k * n] = 0.1;
                 for (row, col) in [(n as isize, 1), (1, k as isize)] {
                     let b = Matrix { data: &data, offset: 0, row, col };
-                    assert_eq!(fitting(&b, k, n), dtype, "{x} at {at}");
+                    assert_eq!(lossless_type(&b, k, n), dtype, "{x} at {at}");
                 }
             }
         }
         let data = vec![0.25f32; 4 * k * n];
         let apart = Matrix { data: &data, offset: 0, row: 2 * n as isize, col: 2 };
-        assert_eq!(fitting(&apart, k, n), None);
+        assert_eq!(lossless_type(&apart, k, n), None);
         let all = Matrix { data: &data, offset: 0, row: n as isize, col: 1 };
-        assert_eq!(paying(&all, k, n), None, "too small");
+        assert_eq!(worthwhile_type(&all, k, n), None, "too small");
     }
 
     #[test]
@@ -266,7 +279,7 @@ mod tests {
         for dtype in [Some(DType::F16), None] {
             let b = Matrix { data: &data, offset: 0, row: n as isize, col: 1 };
             let dtype = dtype.filter(|_| level() != VectorLevel::Base);
-            assert_eq!(paying(&b, k, n), dtype);
+            assert_eq!(worthwhile_type(&b, k, n), dtype);
             let panels = PackedRight::of_constant(&b, k, n);
             assert_eq!(panels.strip_len(1) > 0, dtype.is_some());
             data[k * n - 1] = 0.1;

@@ -1,4 +1,4 @@
-//! Fuses pointwise nodes into one launch.
+//! Fuses pointwise nodes into one pass.
 
 use super::{Location, Resolver};
 use crate::pointwise::fused::Map;
@@ -26,7 +26,7 @@ impl Resolver<'_> {
             let result = |(v, d): (Value, DType)| (Some(v), d, shape.clone());
             let outputs: Vec<_> = wanted.into_iter().zip(dtypes).map(result).collect();
             let map = Map::new(fused, shape.iter().product());
-            return self.named(Box::new(map), inputs, &outputs, None, &self.name(last));
+            return self.define_values(Box::new(map), inputs, &outputs, None, &self.name(last));
         }
         match nodes {
             [id] => self.fall_back(*id),

@@ -1,56 +1,55 @@
-//! The interface of kernels.
+//! The interface of kernels: a [`KernelFactory`] specialises a [`Kernel`] to the shapes and layouts of a [`KernelSpec`].
 //!
-//! A [`Maker`] takes an application with known shapes and prepares a [`Launch`]; it may decline, and then
-//! the reference interpreter computes the operator.
+//! A factory may decline; then the operator falls back to the reference interpreter.
 
 use super::threads::Threads;
-use super::weight_cache::PackedConstants;
+use super::weight_cache::WeightCache;
 use crate::layout::{Layout, PerAxis};
 use crate::pointwise::Fused;
 use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType, Tensor};
 
-/// An input of a launch.
+/// A strided view of an input.
 #[derive(Clone, Copy)]
-pub struct Array<'a> {
+pub struct TensorView<'a> {
     /// Element type.
     pub dtype: DType,
-    /// Where the elements lie.
+    /// Shape, strides and offset.
     pub layout: &'a Layout,
-    /// The memory that `layout` points into.
+    /// The memory that `layout` indexes.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Array<'a> {
+impl<'a> TensorView<'a> {
     /// The memory as elements.
     pub fn typed<T: Pod>(&self) -> &'a [T] {
         bytemuck::cast_slice(self.bytes)
     }
 }
 
-/// A pointwise program applied to a kernel's result while it is in the cache.
+/// A fused pointwise program, applied to a kernel's result while it is in the cache.
 pub struct Epilogue {
     /// Input 0 is the kernel's result.
     pub fused: Fused,
 }
 
 impl Epilogue {
-    /// Replaces a finished part of the result that begins at element `at`. `inputs` are the epilogue's, from number 1 on.
+    /// Replaces a finished span of the result that begins at element `at`. `inputs` are the epilogue's, from number 1 on.
     pub fn apply(&self, at: usize, part: &mut [f32], inputs: &[&[u8]]) {
         self.fused.span_in_place(at, part, inputs);
     }
 }
 
-/// The surroundings of a launch.
+/// What a kernel runs with besides its operands.
 pub struct Context<'a> {
-    /// Threads to use.
+    /// The thread pool.
     pub threads: &'a Threads,
-    /// What to do with the result, and the memory of the epilogue's inputs (entry 0 is a stand-in for the result).
+    /// The fused epilogue and the memory of its inputs (entry 0 is a placeholder for the result).
     pub epilogue: Option<(&'a Epilogue, &'a [&'a [u8]])>,
 }
 
 impl Context<'_> {
-    /// Applies the epilogue, if there is one, to a finished part of the result that begins at element `at`.
+    /// Applies the epilogue, if any, to a finished span of the result that begins at element `at`.
     pub fn finish(&self, at: usize, part: &mut [f32]) {
         if let Some((epilogue, inputs)) = self.epilogue {
             epilogue.apply(at, part, inputs);
@@ -58,76 +57,76 @@ impl Context<'_> {
     }
 }
 
-/// A prepared kernel.
-pub trait Launch: Send + Sync {
-    /// Computes the outputs, each dense and row-major, from inputs of the layouts it was made for.
+/// A kernel specialised to its operands' shapes and layouts.
+pub trait Kernel: Send + Sync {
+    /// Computes the outputs, each dense and row-major, from inputs of the layouts it is specialised to.
     fn run(
         &self,
         cx: &Context<'_>,
-        inputs: &[Array<'_>],
+        inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String>;
 
-    /// Bytes that it works in besides inputs and outputs, where that grows with them.
+    /// Bytes of scratch memory, where these grow with inputs and outputs.
     fn scratch(&self) -> u64 {
         0
     }
 
-    /// False of a constant that it has in another form, and does not look at any more.
+    /// False for a constant that it holds in packed form and no longer reads.
     fn reads(&self, _input: usize) -> bool {
         true
     }
 
-    /// False of a constant that it reads byte by byte, wherever its elements lie.
+    /// False for a constant that may be unaligned for its element type.
     fn aligns(&self, _input: usize) -> bool {
         true
     }
 
-    /// True if the reference interpreter computes it.
+    /// Whether the reference interpreter computes it.
     fn is_interpreted(&self) -> bool {
         false
     }
 
-    /// True if it applies [`Context::epilogue`].
+    /// Whether it applies [`Context::epilogue`].
     fn takes_epilogue(&self) -> bool {
         false
     }
 
-    /// True if what the epilogue yields may be of another type than what it begins with.
+    /// Whether the epilogue may change the element type.
     fn epilogue_converts(&self) -> bool {
         false
     }
 }
 
-/// An argument while a kernel is made.
+/// An operand that a kernel is specialised to.
 #[derive(Clone)]
-pub struct LaunchOperand {
+pub struct OperandSpec {
     /// Element type.
     pub dtype: DType,
-    /// Where the elements lie.
+    /// Shape, strides and offset.
     pub layout: Layout,
-    /// The elements, if they are constant.
+    /// The elements, if constant.
     pub constant: Option<Tensor>,
 }
 
-/// An application whose shapes are known.
-pub struct LaunchSite<'a> {
+/// What a kernel is specialised to: an application of an operator with known shapes.
+pub struct KernelSpec<'a> {
     /// Attributes in declared order, symbols replaced.
     pub attrs: &'a [Attr],
-    /// Arguments.
-    pub args: &'a [LaunchOperand],
+    /// Operands.
+    pub args: &'a [OperandSpec],
     /// Results.
     pub outputs: &'a [(DType, PerAxis<usize>)],
-    /// Which of them something reads; what is in the others after a run does not matter.
+    /// Which results are read; a kernel may leave the others undefined.
     pub read: &'a [bool],
-    /// Constants packed for the matrix product.
-    pub packs: &'a PackedConstants,
+    /// Packed and aligned constants.
+    pub weights: &'a WeightCache,
 }
 
-/// Prepares a kernel, or declines.
-pub type Maker = fn(&LaunchSite<'_>) -> Option<Box<dyn Launch>>;
+/// Specialises a kernel, or declines.
+pub type KernelFactory = fn(&KernelSpec<'_>) -> Option<Box<dyn Kernel>>;
 
-impl LaunchSite<'_> {
+impl KernelSpec<'_> {
     /// A known integer attribute.
     pub fn int(&self, at: usize) -> Option<i64> {
         self.attrs.get(at)?.as_i64()
@@ -156,7 +155,7 @@ impl LaunchSite<'_> {
         self.attrs.get(at)?.as_f64()
     }
 
-    /// The one dtype that all arguments and results share.
+    /// The element type that all operands and results share.
     pub fn same_dtype(&self) -> Option<DType> {
         let first = self.args.first()?.dtype;
         let all = self.args.iter().map(|a| a.dtype).chain(self.outputs.iter().map(|o| o.0));

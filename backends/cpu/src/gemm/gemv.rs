@@ -1,37 +1,37 @@
-//! Products with few rows, where packing the right operand would cost more than it saves.
+//! GEMV: products of so few rows that packing the right operand does not pay.
 //!
-//! Sums are added in the order of the packed product: an element's bits do not depend on which of them computes it.
+//! The summation order is that of the packed product, so both give bitwise the same results.
 
 use super::pack::{block_depth, pack_right};
-use super::{Finish, GemmSizes, Left, Matrix, Product, Right};
+use super::{GemmEpilogue, GemmSizes, Left, Matrix, Product, Right};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_vector::arrays::array;
+use mlc_vector::epilogue::NO_EPILOGUE;
 use mlc_vector::simd;
-use mlc_vector::steps::NONE;
-use mlc_vector::tile::{self, Panels, Target, shape};
+use mlc_vector::tile::{self, LeftPanels, TileOutput, shape};
 
-/// Most rows of a thin product.
+/// Most rows that are computed as GEMV.
 pub const MOST_ROWS: usize = 2;
 
 /// Columns summed at once.
 const WIDE: usize = 64;
 
 /// Computes every product, row by row.
-pub fn products<'a>(
+pub fn gemv<'a>(
     threads: &Threads,
     sizes: GemmSizes,
     count: usize,
     products: impl Fn(usize) -> Product<'a> + Sync,
     out: &mut [f32],
-    finish: Finish<'_>,
+    finish: GemmEpilogue<'_>,
 ) {
     let GemmSizes { m, n, k } = sizes;
     // A task that reads less than some hundred kilobytes is not worth handing over.
     let parts = (count * m * n * k / (1 << 16)).clamp(1, threads.count() * 4);
     // A few chains of sums alone take no longer one after the other.
     if n == 1 && count * m >= ABREAST / 2 {
-        return elements(threads, (m, k), (count, parts), products, out, finish);
+        return dot_products(threads, sizes, count, parts, products, out, finish);
     }
     let blocks = n.div_ceil(WIDE);
     let across = parts.div_ceil(count * m).min(blocks);
@@ -47,25 +47,26 @@ pub fn products<'a>(
         // SAFETY: every task has its own part of a row.
         let out = unsafe { shared.part(at, to - from) };
         if b.col == 1 {
-            across_columns(&a, &b, r, from, k, out);
+            add_rows(&a, &b, r, from, k, out);
         } else {
-            along_columns(&a, &b, r, from, k, out);
+            dot_columns(&a, &b, r, from, k, out);
         }
         finish.apply(at, out, n);
     });
 }
 
-/// Elements that are summed side by side: each is a chain of sums.
+/// Independent dot products computed at once, to hide the latency of FMA.
 const ABREAST: usize = 8;
 
-/// Computes products whose results have one column, in as many tasks.
-fn elements<'a>(
+/// Computes products with one column, as dot products side by side.
+fn dot_products<'a>(
     threads: &Threads,
-    (m, k): (usize, usize),
-    (count, parts): (usize, usize),
+    GemmSizes { m, k, .. }: GemmSizes,
+    count: usize,
+    parts: usize,
     products: impl Fn(usize) -> Product<'a> + Sync,
     out: &mut [f32],
-    finish: Finish<'_>,
+    finish: GemmEpilogue<'_>,
 ) {
     let groups = (count * m).div_ceil(ABREAST);
     let parts = parts.min(groups);
@@ -98,7 +99,7 @@ fn elements<'a>(
     });
 }
 
-/// Elements of a line or a column, from one on, so far apart from each other.
+/// A strided vector.
 #[derive(Clone, Copy, Default)]
 struct Factor<'a> {
     data: &'a [f32],
@@ -152,8 +153,8 @@ simd! {
 }
 
 simd! {
-    /// Rows of `b` are contiguous: they are added, four at a time, in blocks that stay in the first-level cache.
-    fn across_columns(a: &Matrix<'_>, b: &Matrix<'_>, r: usize, first: usize, k: usize, out: &mut [f32]) {
+    /// Row-major `b`: adds multiples of its rows, four at a time, in blocks that stay in the first-level cache.
+    fn add_rows(a: &Matrix<'_>, b: &Matrix<'_>, r: usize, first: usize, k: usize, out: &mut [f32]) {
         const BLOCK: usize = 2048;
         let depth = block_depth(k);
         let mut held = [0f32; BLOCK];
@@ -191,15 +192,8 @@ simd! {
     }
 }
 
-/// Columns of `b` are contiguous: they are packed panel by panel.
-fn along_columns(
-    a: &Matrix<'_>,
-    b: &Matrix<'_>,
-    r: usize,
-    first: usize,
-    k: usize,
-    out: &mut [f32],
-) {
+/// Column-major `b`: packed panel by panel.
+fn dot_columns(a: &Matrix<'_>, b: &Matrix<'_>, r: usize, first: usize, k: usize, out: &mut [f32]) {
     let (depth, wide) = (block_depth(k), shape().cols);
     if k == 0 {
         return out.fill(0.0);
@@ -216,18 +210,18 @@ fn along_columns(
                 let lanes = wide / 2;
                 let vectors = out.len().div_ceil(lanes);
                 let parts = tile::parts(0, 0, out.len());
-                let target = Target {
+                let target = TileOutput {
                     out: out.as_mut_ptr(),
                     len: out.len(),
                     parts: &parts[..vectors],
                     stride: wide,
                     row: 0,
                     add: d > 0,
-                    chain: &NONE,
+                    epilogue: &NO_EPILOGUE,
                 };
-                let right = tile::Right::Packed(panel);
+                let right = tile::RightOperand::Packed(panel);
                 let panels =
-                    Panels { count: 1, rows: 1, depth: depth.len(), data: row, ahead: &[] };
+                    LeftPanels { count: 1, rows: 1, depth: depth.len(), data: row, ahead: &[] };
                 // SAFETY: the target is `out`, one row.
                 unsafe { tile::tiles(panels, right, &target) };
             }

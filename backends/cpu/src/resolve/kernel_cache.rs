@@ -1,8 +1,8 @@
-//! What is launched for a kernel, and when that can be launched again: a kernel is prepared for what it reads and the values of the symbols that
-//! occur in it, whatever the extents of the rest of the program.
+//! The cache of prepared kernels. Its key is all that preparing depends on: operand locations, buffer sizes, and the symbols that occur in the
+//! kernel, whatever the other extents of the program.
 
 use crate::layout::Layout;
-use crate::runtime::launch::{Epilogue, Launch};
+use crate::runtime::kernel::{Epilogue, Kernel};
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::plan::PlannedBuffer;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -17,22 +17,22 @@ pub enum Storage {
     /// An input of the program.
     Input(usize),
     /// A buffer.
-    Temp(TempId),
+    Buffer(BufferId),
     /// No one's: a constant that its kernel has in another form.
     Unread,
 }
 
 /// A buffer: one of those that a kernel writes, the plan's in their order, then its workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TempId {
+pub struct BufferId {
     pub kernel: usize,
     pub slot: usize,
 }
 
-impl TempId {
+impl BufferId {
     /// The memory of an input with room, of that number: no kernel's own.
-    pub fn of_room(slot: usize) -> TempId {
-        TempId { kernel: usize::MAX, slot }
+    pub fn of_room(slot: usize) -> BufferId {
+        BufferId { kernel: usize::MAX, slot }
     }
 
     /// The number of the room that it is.
@@ -50,9 +50,9 @@ impl PartialEq for Storage {
                 x.as_ptr() == y.as_ptr() && x.len() == y.len() && a.shape() == b.shape()
             }
             (Storage::Input(a), Storage::Input(b)) => a == b,
-            (Storage::Temp(a), Storage::Temp(b)) => a == b,
+            (Storage::Buffer(a), Storage::Buffer(b)) => a == b,
             (Storage::Unread, Storage::Unread) => true,
-            (Storage::Const(_) | Storage::Input(_) | Storage::Temp(_) | Storage::Unread, _) => {
+            (Storage::Const(_) | Storage::Input(_) | Storage::Buffer(_) | Storage::Unread, _) => {
                 false
             }
         }
@@ -64,7 +64,7 @@ impl Hash for Storage {
         match self {
             Storage::Const(t) => (0, t.bytes().as_ptr()).hash(state),
             Storage::Input(i) => (1, i).hash(state),
-            Storage::Temp(t) => (2, t).hash(state),
+            Storage::Buffer(t) => (2, t).hash(state),
             Storage::Unread => 3.hash(state),
         }
     }
@@ -86,84 +86,84 @@ impl Location {
     pub fn constant(&self) -> Option<&Tensor> {
         match &self.storage {
             Storage::Const(t) => Some(t),
-            Storage::Input(_) | Storage::Temp(_) | Storage::Unread => None,
+            Storage::Input(_) | Storage::Buffer(_) | Storage::Unread => None,
         }
     }
 }
 
-/// One launch and what it reads and writes.
+/// One kernel and what it reads and writes.
 pub struct Pass {
-    pub launch: Box<dyn Launch>,
-    /// Its inputs, those of the epilogue after its own.
+    pub kernel: Box<dyn Kernel>,
+    /// Its inputs, then the epilogue's.
     pub inputs: Vec<Location>,
     /// How many of them are the kernel's own.
     pub own: usize,
     /// The buffers it writes.
-    pub outputs: Vec<TempId>,
+    pub outputs: Vec<BufferId>,
     /// The pointwise program applied to the result.
     pub epilogue: Option<Epilogue>,
     /// The operator and the imported node, for messages.
     pub name: String,
 }
 
-/// A kernel of the plan: what is launched for it.
+/// A kernel of the plan, lowered to passes.
 pub struct PreparedKernel {
     /// Which kernel.
     pub kernel: usize,
-    /// One launch after the other; the last yields the results. None if all is known.
+    /// One kernel after the other; the last yields the results. None if all is known.
     pub passes: Vec<Pass>,
-    /// The bytes of buffers that the passes hand to each other, one behind the other.
+    /// Bytes of the buffers between passes.
     pub workspace: Vec<usize>,
-    /// What other kernels may read.
+    /// The locations of what other kernels may read.
     pub places: Vec<(Value, Location)>,
-    /// Extents that constants decide.
+    /// Extents that constants determine.
     pub learned: Vec<(Extent, i64)>,
-    /// Bytes of the constants that were computed for it.
+    /// Bytes of the constants folded for it.
     pub constants: u64,
 }
 
-/// Bytes that a pass takes, about.
+/// Approximate bytes of a pass.
 const PASS: u64 = 1 << 10;
 
 impl PreparedKernel {
-    /// Bytes that it holds, about.
+    /// Approximate bytes that it holds.
     pub fn bytes(&self) -> u64 {
         self.constants.saturating_add(PASS * self.passes.len() as u64)
     }
 }
 
-/// What a kernel is prepared for.
-pub struct Occasion<'a> {
+/// What a kernel is prepared for: the cache's key.
+pub struct KernelKeyRef<'a> {
     /// The values of the symbols that occur in it.
     pub symbols: &'a [Option<i64>],
-    /// Where what it reads lies.
+    /// The locations of its operands.
     pub reads: &'a [&'a Location],
     /// The buffers that it has.
     pub planned: &'a [PlannedBuffer],
 }
 
-/// An [`Occasion`] that is kept.
-pub struct Key {
+/// An owned [`KernelKeyRef`].
+pub struct KernelKey {
     fingerprint: u64,
     symbols: Vec<Option<i64>>,
     reads: Vec<Location>,
     planned: Vec<(Value, u64)>,
 }
 
-/// A buffer as far as a kernel goes by it: where it is in memory is no matter.
+/// What a kernel depends on of a buffer: not its address.
 fn of_buffer(b: &PlannedBuffer) -> (Value, u64) {
     (b.value, b.bytes)
 }
 
-impl Occasion<'_> {
-    /// Whether it is what a kernel was prepared for.
-    fn is(&self, key: &Key) -> bool {
+impl KernelKeyRef<'_> {
+    /// Whether a kernel was prepared for the same.
+    fn matches(&self, key: &KernelKey) -> bool {
         self.symbols == key.symbols
             && self.planned.iter().map(of_buffer).eq(key.planned.iter().copied())
             && self.reads.iter().copied().eq(key.reads.iter())
     }
 
-    /// The same of what is alike. Inputs that are fed back lie otherwise at every step, so that symbols alone do not tell occasions apart.
+    /// A hash. It covers locations, since inputs that are fed back move at every step while symbols stay.
     fn fingerprint(&self) -> u64 {
         let mut state = FxHasher::default();
         (self.symbols, self.reads).hash(&mut state);
@@ -171,9 +171,9 @@ impl Occasion<'_> {
         state.finish()
     }
 
-    /// The same, to be kept.
-    pub fn key(&self) -> Key {
-        Key {
+    /// An owned copy.
+    pub fn key(&self) -> KernelKey {
+        KernelKey {
             fingerprint: self.fingerprint(),
             symbols: self.symbols.to_vec(),
             reads: self.reads.iter().map(|l| (*l).clone()).collect(),
@@ -182,49 +182,49 @@ impl Occasion<'_> {
     }
 }
 
-/// The prepared kernels of a program that are still in use, by what they were prepared for; also those that are the same in all runs.
+/// A program's prepared kernels: those in use, and those that are the same in all runs.
 #[derive(Default)]
-pub struct KnownKernels(Mutex<Vec<OfKernel>>);
+pub struct KernelCache(Mutex<Vec<KernelVariants>>);
 
-/// What one kernel was prepared for, by its fingerprint.
+/// The variants of one kernel by fingerprint.
 #[derive(Default)]
-struct OfKernel {
-    known: FxHashMap<u64, Vec<Known>>,
-    /// How many there are, and with how many those are dropped that nothing uses.
+struct KernelVariants {
+    known: FxHashMap<u64, Vec<CachedKernel>>,
+    /// How many there are, and at how many the unused ones are dropped.
     count: usize,
     most: usize,
 }
 
-struct Known {
-    key: Key,
+struct CachedKernel {
+    key: KernelKey,
     prepared: Weak<PreparedKernel>,
-    /// The same, if it is kept whether or not something uses it.
+    /// The same, if it is kept even when unused.
     _kept: Option<Arc<PreparedKernel>>,
 }
 
-/// Fewer are not worth a look whether something uses them.
+/// Fewer variants are not worth a sweep.
 const FEW: usize = 8;
 
-impl KnownKernels {
-    /// The kernel as it was prepared for the like.
-    pub fn find(&self, kernel: usize, occasion: &Occasion<'_>) -> Option<Arc<PreparedKernel>> {
+impl KernelCache {
+    /// The kernel that was prepared for the same.
+    pub fn find(&self, kernel: usize, key_ref: &KernelKeyRef<'_>) -> Option<Arc<PreparedKernel>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = all.get(kernel)?.known.get(&occasion.fingerprint())?.iter().rev();
-        own.filter(|known| occasion.is(&known.key)).find_map(|known| known.prepared.upgrade())
+        let own = all.get(kernel)?.known.get(&key_ref.fingerprint())?.iter().rev();
+        own.filter(|known| key_ref.matches(&known.key)).find_map(|known| known.prepared.upgrade())
     }
 
-    /// Notes what a kernel was prepared for, for as long as something uses it or, if it `lasts`, for good.
-    pub fn add(&self, prepared: &Arc<PreparedKernel>, key: Key, lasts: bool) {
+    /// Adds a kernel, weakly unless it `lasts`.
+    pub fn add(&self, prepared: &Arc<PreparedKernel>, key: KernelKey, lasts: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= prepared.kernel {
-            all.resize_with(prepared.kernel + 1, OfKernel::default);
+            all.resize_with(prepared.kernel + 1, KernelVariants::default);
         }
         let own = &mut all[prepared.kernel];
         if own.count >= own.most.max(FEW) {
             own.drop_unused();
         }
         own.count += 1;
-        own.known.entry(key.fingerprint).or_default().push(Known {
+        own.known.entry(key.fingerprint).or_default().push(CachedKernel {
             key,
             prepared: Arc::downgrade(prepared),
             _kept: lasts.then(|| prepared.clone()),
@@ -232,7 +232,7 @@ impl KnownKernels {
     }
 }
 
-impl OfKernel {
+impl KernelVariants {
     fn drop_unused(&mut self) {
         self.known.retain(|_, known| {
             known.retain(|known| known.prepared.strong_count() > 0);

@@ -9,7 +9,11 @@ use mlc_dsl::ir::{DType, NodeId};
 
 impl Resolver<'_> {
     /// Launches a reduction of f32 with its prologue; false if it is none, and nothing is done then.
-    pub(super) fn mapped(&mut self, anchor: NodeId, group: &Group) -> Result<bool, BackendError> {
+    pub(super) fn fuse_map_reduce(
+        &mut self,
+        anchor: NodeId,
+        group: &Group,
+    ) -> Result<bool, BackendError> {
         let program = &self.cx.graph.program;
         let op = self.cx.library.node_name(program, anchor);
         let (Some(monoid), [operand]) = (registry::monoid(&op), group.arguments.as_slice()) else {
@@ -30,8 +34,8 @@ impl Resolver<'_> {
         let Some((map, inputs, _)) = self.fuse(&group.prologue, &from, None, &[*operand])? else {
             return Ok(false);
         };
-        let launch = Box::new(MapReduce::new(map, monoid, &from, &axes));
-        self.launch(launch, inputs, &outputs, anchor, group)?;
+        let kernel = Box::new(MapReduce::new(map, monoid, &from, &axes));
+        self.add_with_epilogue(kernel, inputs, &outputs, anchor, group)?;
         Ok(true)
     }
 }
