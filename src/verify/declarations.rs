@@ -19,7 +19,7 @@ use mlc_dsl::library::{
     CallId, CallKind, Callable, Dim, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
 };
 use mlc_dsl::term::{Term, TermId, TermKind, Terms};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::cmp::Reverse;
 
 /// Samples of an operator, and of a definition's body.
@@ -141,7 +141,7 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     }
     let law = application(library, id);
     let facts = Facts::of(library, &law);
-    let mut rng = Random::of(seed, &c.name);
+    let mut rng = Random::of_name(seed, &c.name);
     let mut tally = Tally::default();
     let (mut drawn, mut long) = (0, 0);
     for i in 0..SAMPLES {
@@ -230,7 +230,7 @@ fn bodies(
     seed: u64,
 ) -> impl Iterator<Item = (SampleDraft, Result<Program, BuildError>)> {
     let library = facts.library;
-    let mut rng = Random::of(seed, &library.call(id).name);
+    let mut rng = Random::of_name(seed, &library.call(id).name);
     let mut tally = Tally::default();
     (0..BODIES).filter_map(move |i| {
         let mut rng = rng.fork();

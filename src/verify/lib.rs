@@ -30,7 +30,7 @@ use conditions::infer::Failing;
 use law::facts::Facts;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{Law, LawOrigin, Library};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use proof::identity_testing::ProofOutcome;
 use sample::draft::SampleDraft;
 use sample::values::Round;
@@ -182,7 +182,7 @@ fn verdict(
     let mut c = Checker {
         facts: &facts,
         ways: if ways.is_empty() { vec![&facts] } else { ways.iter().collect() },
-        rng: Random::of(options.seed, &law.name),
+        rng: Random::of_name(options.seed, &law.name),
         tally: Tally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),

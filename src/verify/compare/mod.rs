@@ -16,7 +16,7 @@ use mlc_backends::reference::code::cache::TOO_LONG;
 use mlc_backends::reference::{Array, CodeCache, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::{ErrorClass, Library};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use working_precision::WorkingPrecision;
 
 /// An instance with elements.
@@ -111,7 +111,7 @@ pub(super) fn compare(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample)
         return trial;
     }
     // A difference that vanishes beside the sample is rounding at a pole or a step, no falsehood.
-    let mut rng = Random::of(1, "beside");
+    let mut rng = Random::of_name(1, "beside");
     let persists =
         (0..3).any(|_| matches!(once(codes, class, &beside(sample, &mut rng)), Trial::Differ(_)));
     if persists { trial } else { Trial::Agree(vec![]) }

@@ -10,7 +10,7 @@ use crate::{CheckOptions, Outcome};
 use mlc_dsl::eval::truth;
 use mlc_dsl::expr::{self, AttrKind, Expr, ExprKind};
 use mlc_dsl::library::{DTypePattern, Law};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use serde::Serialize;
 
 /// A condition that excludes all counterexamples of a law.

@@ -7,7 +7,7 @@ use crate::sample::repair::Fix;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{DTypePattern, Name, TypePattern};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 
 /// Tensors of more elements are not sampled.
 const MAX_ELEMENTS: i64 = 3000;
@@ -191,7 +191,7 @@ pub(crate) fn build_symbolic(facts: &Facts, draft: &SampleDraft) -> Option<Vec<(
     let env = draft.symbolic_env(facts).ok()?;
     let mut w = SideEvaluator::start(facts, draft.clone(), vec![env]).ok()?;
     // Every attribute is bound: nothing is chosen.
-    let mut rng = Random::of(0, "");
+    let mut rng = Random::of_name(0, "");
     let left = w.side(&facts.law.left, &mut rng).ok()?;
     // Where a condition waits for numbers the law does not fire on symbols anyway.
     w.wanted = vec![true; facts.conjuncts.len()];

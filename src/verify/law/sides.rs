@@ -16,7 +16,7 @@ use mlc_dsl::library::{AttrParam, CallId, Dim, LawSide, Name};
 use mlc_dsl::term::{TermId, TermKind};
 use mlc_dsl::typing::infer::{resolve_dtype, unify};
 use mlc_dsl::typing::instantiate::bind_dims;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

@@ -14,7 +14,7 @@ use crate::sample::{self, Draw, Tally};
 use mlc_backends::reference::{Element, Lifted, lift};
 use mlc_dsl::ir::{DType, Program};
 use mlc_dsl::library::ErrorClass;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use serde::Serialize;
 
 /// How a law that holds is known to hold.

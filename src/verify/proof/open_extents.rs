@@ -13,7 +13,7 @@ use crate::sample::{self, Tally};
 use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::ir::{Attr, DType, Extent};
 use mlc_dsl::library::Name;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::collections::HashSet;
 
 /// Drafts that are given symbols, ways to do so, and instances of each.

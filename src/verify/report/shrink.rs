@@ -8,7 +8,7 @@ use crate::sample::fill;
 use crate::sample::values::Round;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Tensor};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 
 /// Samples compared while shrinking one counterexample.
 const BUDGET: usize = 500;

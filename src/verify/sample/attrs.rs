@@ -8,7 +8,7 @@ use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
 use mlc_dsl::typing::infer::{TypeError, infer, unify};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::cell::Cell;
 
 /// An application whose attributes are partly open.

@@ -6,7 +6,7 @@ use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{DTypePattern, Name};
 use mlc_dsl::typing::infer::resolve_dims;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 
 /// A sample without its elements. Lists have one entry per member of the family.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use draft::{ExtentStyle, SampleDraft, Stray};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Tensor, Type};
 use mlc_dsl::library::ErrorClass;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::collections::BTreeMap;
 use values::{LONG, Named, Round, SATURATED, Shared};
 

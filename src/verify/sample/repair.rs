@@ -8,7 +8,7 @@ use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, BinaryOp, Elem, Expr, ExprKind};
 use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{Dim, Name};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::cell::Cell;
 
 /// One change that may make a draft fit.

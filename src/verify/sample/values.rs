@@ -3,8 +3,7 @@
 use crate::compare::running_error::limits;
 use crate::law::facts::ElementRule;
 use mlc_dsl::ir::{DType, Tensor, strings};
-use mlc_fuzz::Random;
-use mlc_fuzz::input_values::WORDS;
+use mlc_dsl::random::{NUMERALS, Random};
 
 /// From this extent on an axis is longer than the narrowest integers count.
 pub(crate) const LONG: i64 = 100;
@@ -392,7 +391,7 @@ fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Ran
         return i64::from(rng.chance(dense));
     }
     if dtype == DType::Str {
-        return strings::number_of(rng.pick(WORDS)).unwrap_or_default() as i64;
+        return strings::number_of(rng.pick(NUMERALS)).unwrap_or_default() as i64;
     }
     if let Some(n) = index {
         let n = n.max(1);
