@@ -17,7 +17,7 @@ use mlc_dsl::term::TermKind;
 use mlc_extract::Size;
 use mlc_extract::Work;
 use mlc_extract::cost::target::{MEANING, POINTWISE, TargetPrices, VIEW};
-use mlc_extract::kernels::selection::select_kernels_at;
+use mlc_extract::kernels::selection::select_kernels_priced;
 use mlc_fuzz::network_sizes::NetworkSizes;
 use mlc_verify::random_inputs;
 use std::collections::HashMap;
@@ -252,7 +252,7 @@ impl<'a> ProgramDraw<'a> {
 
     fn finish(&self, recipe: Recipe, most: &[f64; 4]) -> Option<Point> {
         let draft = self.build(&recipe, &mut |t| self.hollow(t))?;
-        let plan = select_kernels_at(draft, self.library, &self.prices);
+        let plan = select_kernels_priced(draft, self.library, &self.prices);
         let [kernel] = plan.kernels.as_slice() else { return None };
         let work = self.prices.works().kernel(&plan.program, kernel);
         let sizes =

@@ -23,12 +23,12 @@ use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
 use mlc_explore::UnusableOperators;
 use mlc_explore::constants::folding;
-use mlc_explore::constants::folding::Memo;
+use mlc_explore::constants::folding::ConstantMemo;
 use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
 use mlc_explore::progress;
 use mlc_explore::{Explored, Extracted, Limits, explore};
-use mlc_extract::cost::target::{Aim, Jitter, TargetPrices};
-use mlc_extract::kernels::selection::select_kernels_from;
+use mlc_extract::cost::target::{Jitter, Surrogate, TargetPrices};
+use mlc_extract::kernels::selection::select_kernels_with_incumbent;
 use mlc_extract::{CostModel, GreedyDag, Size};
 use objective::{Candidate, Evaluation, Objective, distinct, is_same, stored};
 pub use options::{Fp, Options, Solver};
@@ -144,13 +144,13 @@ pub fn optimize_once(
     let mut notes = Vec::new();
     let evaluation = Evaluation::new(options, library, &source)?;
     let plain = evaluation.plain();
-    let at = |aim, size: &Size| {
+    let at = |surrogate, size: &Size| {
         TargetPrices::new(library, &target, options.operators.clone())
             .with_model(model.clone())
-            .aimed(aim)
+            .with_surrogate(surrogate)
             .at(size.clone())
     };
-    let first = if options.costing.few { Aim::Few } else { Aim::Time };
+    let first = if options.costing.few { Surrogate::OperatorCount } else { Surrogate::Time };
     // What is best at one size may be bad at another: each size has an extraction of its own, and the best for all is kept.
     let mut all: Vec<_> = evaluation
         .prices
@@ -161,9 +161,9 @@ pub fn optimize_once(
     all.extend(
         options
             .objective
-            .aims()
+            .surrogates()
             .into_iter()
-            .map(|aim| at(aim, &main).jittered(options.costing.jitter)),
+            .map(|surrogate| at(surrogate, &main).jittered(options.costing.jitter)),
     );
     let with = |kernel, factor, size| {
         at(first, size).with_model(model.clone().with_factor(kernel, factor))
@@ -192,7 +192,7 @@ pub fn optimize_once(
     let whole = rest.map(|program| -> Result<(Explored, Vec<Extracted>), Error> {
         let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
         clock.stage("explore");
-        progress::at("extracting", None);
+        progress::report("extracting", None);
         let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
         clock.stage("extract");
         Ok((explored, extracted))
@@ -379,16 +379,17 @@ pub fn variants(
     laws.retain(|&l| !is_late(&library.laws[l as usize]));
     let model = options.costing.model(&target, source);
     let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
-    let mut memo = Memo::default();
+    let mut memo = ConstantMemo::default();
     let mut plan = |jitter: &Jitter| {
         let prices = TargetPrices::new(library, &target, options.operators.clone())
             .with_model(model.clone())
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
         let Extracted { program, kernels, .. } = &extracted;
-        let (program, chosen) = folding::fold_chosen(program, kernels, library, &mut memo)?;
+        let (program, chosen) =
+            folding::fold_keeping_kernels(program, kernels, library, &mut memo)?;
         let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
-        Ok(select_kernels_from(program, &chosen, library, &prices))
+        Ok(select_kernels_with_incumbent(program, &chosen, library, &prices))
     };
     prices_off.iter().map(&mut plan).collect()
 }
@@ -442,7 +443,7 @@ fn shared(
     clock.stage("find blocks");
     let mut repeated = OutlinedProgram::explore(source, repeat, library, laws, limits);
     clock.stage("explore");
-    progress::at("extracting", None);
+    progress::report("extracting", None);
     let extract =
         |p: &TargetPrices<'_>| repeated.extract(source, p, &QUICK, &*options.extractor_for(p));
     let extracted = each(prices, extract)?;

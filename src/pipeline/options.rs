@@ -78,7 +78,7 @@ impl Extractor for Budgeted {
         let over = || {
             stop()
                 || self.deadline.is_some_and(|d| began.elapsed() >= d)
-                || mlc_explore::progress::is_told_to_end()
+                || mlc_explore::progress::is_cancelled()
         };
         let endless = |steps: u64| if self.deadline.is_some() { u64::MAX } else { steps };
         let threads = self.threads.clamp(1, 2);
@@ -174,7 +174,7 @@ impl Options {
 
     /// Prices that only lead to an objective are worth no proof.
     pub(crate) fn extractor_for(&self, prices: &TargetPrices<'_>) -> Box<dyn Extractor> {
-        match prices.leads() {
+        match prices.is_surrogate() {
             true => Box::new(GreedyDag::default()),
             false => Box::new(self.extractor()),
         }
