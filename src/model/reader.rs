@@ -141,7 +141,7 @@ impl Reader {
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
         with_room(|| {
-            progress::at("reading", None);
+            progress::report("reading", None);
             match content(path)? {
                 Content::Onnx(raw) => self.understand(*raw, Some(path)),
                 Content::Text(text) => self.entered(path.display().to_string(), text),
