@@ -13,12 +13,12 @@ use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     DTypePattern, Dim, Input, Law, LawOrigin, LawTest, Library, Name, TargetItem,
 };
+use mlc_dsl::random::Random;
 use mlc_dsl::term::{TermId, Terms};
 use mlc_dsl::typing::infer::resolve_dims;
 use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::cost::target::TargetPrices;
-use mlc_verify::random_inputs::Random;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -233,7 +233,7 @@ fn variable(b: &mut Builder<'_>, law: &Law, v: &Input, ty: Type) -> Value {
     let constant = law.hints.iter().any(|h| wants_constant(h, &v.name));
     match ty.known_shape() {
         Some(shape) if constant => {
-            let mut random = Random::new(1);
+            let mut random = Random::from_state(1);
             let n = shape.iter().product();
             let elements: Vec<f64> = (0..n).map(|_| random.normal()).collect();
             b.constant(Tensor::from_f64(ty.dtype, shape, &elements))

@@ -13,8 +13,8 @@ pub(crate) const BYTES: usize = 256 << 20;
 pub(crate) fn with_room<R: Send>(
     work: impl FnOnce() -> Result<R, Error> + Send,
 ) -> Result<R, Error> {
-    let end = progress::end();
-    let work = move || progress::under(end, work);
+    let token = progress::token();
+    let work = move || progress::with_token(token, work);
     std::thread::scope(|scope| {
         match std::thread::Builder::new().stack_size(BYTES).spawn_scoped(scope, work) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),

@@ -90,13 +90,13 @@ fn millions_of_roots_take_little_memory() {
 
 #[test]
 fn damaged_bytes_never_panic() {
-    let mut random = mlc_verify::random_inputs::Random::new(7);
+    let mut random = mlc_dsl::random::Random::from_state(7);
     let sources = [MERGE.as_bytes().to_vec(), zipped(MERGE.as_bytes())];
     let mut read = 0;
     for case in 0..10_000 {
         let mut bytes = sources[case % 2].clone();
         for _ in 0..1 + random.below(3) {
-            let at = random.below(bytes.len() as u64) as usize;
+            let at = random.below(bytes.len());
             match random.below(3) {
                 0 => bytes[at] = random.bits() as u8,
                 1 => drop(bytes.remove(at)),

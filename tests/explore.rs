@@ -3,12 +3,12 @@
 use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Library};
+use mlc_dsl::random::Random;
 use mlc_explore::{Limits, Stop, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::cost::target::TargetPrices;
 use mlc_rewrite::model::rules_model;
 use mlc_rewrite::stdlib;
-use mlc_verify::random_inputs::Random;
 use std::sync::Arc;
 
 fn laws(library: &Library, most: ErrorClass) -> Vec<u32> {
@@ -206,8 +206,8 @@ fn identity(random: &mut Random, x: &str) -> (String, String) {
     let mut factors: Vec<&str> = vec!["|b|"];
     let mut axes: Vec<Vec<usize>> = vec![vec![0]];
     for _ in 0..1 + random.below(3) {
-        let own = ["2", "3", "5"].into_iter().cycle().skip(random.below(3) as usize);
-        let own: Vec<&str> = own.take(random.below(3) as usize).collect();
+        let own = ["2", "3", "5"].into_iter().cycle().skip(random.below(3));
+        let own: Vec<&str> = own.take(random.below(3)).collect();
         axes.push((factors.len()..factors.len() + own.len()).collect());
         factors.extend(own);
     }
@@ -225,7 +225,7 @@ fn identity(random: &mut Random, x: &str) -> (String, String) {
     };
     let shuffled = |random: &mut Random, n: usize| {
         let mut out: Vec<usize> = (0..n).collect();
-        (1..n).rev().for_each(|i| out.swap(i, random.below(i as u64 + 1) as usize));
+        (1..n).rev().for_each(|i| out.swap(i, random.below(i + 1)));
         out
     };
     let permuted = |v: &str, order: &[usize]| format!("transpose({v}, perm={order:?})");
@@ -236,7 +236,7 @@ fn identity(random: &mut Random, x: &str) -> (String, String) {
         chain = permuted(&chain, &order);
         axes = order.iter().map(|&i| axes[i].clone()).collect();
         let flat: Vec<usize> = axes.concat();
-        axes = flat.chunks(1 + random.below(2) as usize).map(<[usize]>::to_vec).collect();
+        axes = flat.chunks(1 + random.below(2)).map(<[usize]>::to_vec).collect();
         chain = reshape(&chain, &axes);
     }
     let flat: Vec<Vec<usize>> = axes.concat().into_iter().map(|f| vec![f]).collect();
@@ -248,7 +248,7 @@ fn identity(random: &mut Random, x: &str) -> (String, String) {
 
 #[test]
 fn views_that_change_nothing_together_vanish() {
-    let mut random = Random::new(7);
+    let mut random = Random::from_state(7);
     for _ in 0..4 {
         let cases: Vec<(String, String)> =
             (0..8).map(|i| identity(&mut random, &format!("x{i}"))).collect();

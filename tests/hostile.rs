@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use mlc_dsl::check::library;
+use mlc_dsl::random::Random;
 use mlc_onnx::{import, parse_onnx};
 use mlc_rewrite::{pipeline, stdlib};
-use mlc_verify::random_inputs::Random;
 
 const CASES: usize = 10_000;
 const MEMORY: u64 = 1 << 30;
@@ -14,12 +14,12 @@ const MEMORY: u64 = 1 << 30;
 fn damage(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for _ in 0..1 + random.below(4) {
-        let n = out.len() as u64;
+        let n = out.len();
         if n == 0 {
             break;
         }
-        let at = random.below(n) as usize;
-        let end = (at + 1 + random.below(32) as usize).min(out.len());
+        let at = random.below(n);
+        let end = (at + 1 + random.below(32)).min(out.len());
         match random.below(6) {
             0 => out[at] ^= 1 << random.below(8),
             1 => out[at] = random.bits() as u8,
@@ -62,7 +62,7 @@ fn model() -> Vec<u8> {
 fn damaged_models_are_refused_clearly() {
     let shipped = stdlib::shipped();
     let original = model();
-    let mut random = Random::new(1);
+    let mut random = Random::from_state(1);
     let mut refused = 0;
     for case in 0..CASES {
         let bytes = match case % 10 {
@@ -91,15 +91,15 @@ fn damaged_rules_are_diagnosed() {
     let texts: Vec<&str> = stdlib::sources().iter().map(|s| &*s.text).collect();
     let ops = stdlib::sources().iter().filter(|s| s.name.starts_with("rules/ops"));
     let ops: Vec<(&str, &str)> = ops.map(|s| (&*s.name, &*s.text)).collect();
-    let mut random = Random::new(2);
+    let mut random = Random::from_state(2);
     let mut diagnosed = 0;
     for case in 0..CASES {
         let bytes = match case % 10 {
             0 => (0..random.below(512)).map(|_| random.bits() as u8).collect(),
             _ => {
                 // A window of a text keeps a case quick and the damage dense.
-                let text = texts[random.below(texts.len() as u64) as usize].as_bytes();
-                let from = random.below(text.len().max(1) as u64) as usize;
+                let text = random.pick(&texts).as_bytes();
+                let from = random.below(text.len().max(1));
                 damage(&text[from..(from + 1500).min(text.len())], &mut random)
             }
         };

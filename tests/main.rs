@@ -20,7 +20,6 @@ mod objectives;
 mod onnx_import;
 mod onnx_raw;
 mod plans;
-mod reach;
 mod shared_cases;
 mod tidy;
 mod verifier;

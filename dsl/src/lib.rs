@@ -14,6 +14,7 @@ pub mod onnx;
 pub mod pattern;
 pub mod plan;
 pub mod pointwise;
+pub mod random;
 pub mod recurrence;
 pub mod shape_values;
 pub mod syntax;

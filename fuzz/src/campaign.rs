@@ -3,10 +3,10 @@
 use crate::generate::{Generator, Size};
 use crate::input_values::Style;
 use crate::oracle::{Finding, Stage, Subject, Verdict, examine, guarded, hold};
-use crate::random::Random;
 use crate::shrink::{FailingProgram, blame, operators, shrink};
 use mlc_backends::reference::run_values;
 use mlc_dsl::ir::{NodeKind, Program, Tensor};
+use mlc_dsl::random::Random;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -3,11 +3,11 @@
 //! Applies operators, expands definitions and instantiates left sides of laws, so that laws have
 //! something to match. Refers to no operator by name; ill-typed attempts are repeated.
 
-use crate::random::Random;
 use crate::signature::{CallDraft, ExtentPool, Signature, Words, family};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
+use mlc_dsl::random::Random;
 
 /// How large programs are.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Elements for the inputs of generated programs.
 
-use crate::random::Random;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
+use mlc_dsl::random::{NUMERALS, Random};
 
 /// What elements are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -29,9 +29,6 @@ impl Style {
     }
 }
 
-/// Texts of inputs. They are numbers, too, as some operators ask for.
-pub const WORDS: &[&str] = &["0", "1", "2", "10", "12"];
-
 /// One tensor per input. `None` if an extent is not known.
 pub fn inputs(program: &Program, style: Style, seed: u64) -> Option<Vec<Tensor>> {
     let mut rng = Random::new(seed);
@@ -55,7 +52,7 @@ fn tensor(ty: &Type, style: Style, rng: &mut Random) -> Option<Tensor> {
         return Some(Tensor::from_f64(ty.dtype, shape, &values));
     }
     if ty.dtype == DType::Str {
-        return Tensor::from_strings(shape, (0..n).map(|_| rng.pick(WORDS))).ok();
+        return Tensor::from_strings(shape, (0..n).map(|_| rng.pick(NUMERALS))).ok();
     }
     let top = if ty.dtype == DType::Bool { 1 } else { 2 };
     let low = if ty.dtype.int_range().is_some_and(|r| r.0 < 0) && rng.chance(0.3) { -1 } else { 0 };

@@ -10,11 +10,9 @@ pub mod input_values;
 pub mod network_sizes;
 pub mod oracle;
 pub mod primitive;
-pub mod random;
 pub mod shrink;
 mod signature;
 
 pub use campaign::{Budget, Campaign, Failure, Summary};
 pub use generate::{Generator, Size};
 pub use oracle::{Finding, Stage, Subject, Verdict};
-pub use random::Random;

@@ -3,11 +3,11 @@
 //! Proposes types and attributes; the builder decides whether they are well-typed. Refers to no operator by name.
 
 use crate::generate::words;
-use crate::random::Random;
 use crate::signature::{CallDraft, ExtentPool, Signature, Words};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Attr, Type};
 use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::random::Random;
 
 /// Draws applications.
 pub struct NetworkSizes<'a> {

@@ -6,10 +6,10 @@
 
 use crate::input_values::{Style, inputs, tame};
 use crate::primitive::{Noise, flatten, trace};
-use crate::random::Random;
 use mlc_backends::reference::{Array, run_values};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_dsl::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a program on inputs.

@@ -4,11 +4,11 @@
 //! made at random, inside definitions and operators too.
 
 use crate::generate::given;
-use crate::random::Random;
 use mlc_backends::reference::{Array, Engine, Noise as Round, Precision, Reference, round_to};
 use mlc_dsl::ir::unfold::{is_open, unfold};
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_dsl::random::Random;
 
 /// The same program with every definition expanded.
 pub fn flatten(program: &Program, library: &Library) -> Result<Program, String> {

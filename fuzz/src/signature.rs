@@ -2,12 +2,12 @@
 //!
 //! Only proposes; the builder decides whether a proposal is well-typed.
 
-use crate::random::Random;
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, DTypePattern, Dim, Input, Law, Name, TypePattern};
+use mlc_dsl::random::Random;
 use mlc_dsl::typing::infer::unify_dims;
 use std::collections::HashMap;
 

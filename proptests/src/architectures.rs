@@ -78,7 +78,7 @@ struct Net {
 impl Net {
     fn weight(&mut self, shape: &[usize], fan: usize) -> Value {
         self.drawn += 1;
-        let mut random = mlc_verify::random_inputs::Random::new(self.drawn);
+        let mut random = mlc_dsl::random::Random::from_state(self.drawn);
         let spread = (3.0 / fan as f64).sqrt();
         let n = shape.iter().product();
         let values = (0..n).map(|_| ((random.unit() * 2.0 - 1.0) * spread) as f32).collect();

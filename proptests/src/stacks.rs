@@ -67,7 +67,7 @@ impl Decoder {
         self.model(DType::F32, &mut |shape| {
             drawn += 1;
             let n: usize = shape.iter().product();
-            let mut random = mlc_verify::random_inputs::Random::new(drawn);
+            let mut random = mlc_dsl::random::Random::from_state(drawn);
             let spread = 1.0 / (shape[0] as f64).sqrt();
             let values: Vec<f64> = (0..n).map(|_| random.normal() * spread).collect();
             Tensor::from_f64(DType::F32, shape.to_vec(), &values)

@@ -94,7 +94,7 @@ impl<'a> AsRead<'a> {
             run.report.not_checked = Some("an input is a sequence or an optional".into());
             return Ok(Some(run));
         }
-        mlc_explore::progress::at("evaluating the file", None);
+        mlc_explore::progress::report("evaluating the file", None);
         // What had to be assumed of symbols was told.
         let typed = match model.assumed().is_empty() {
             true => as_declared(program, &raw.graph.inputs),

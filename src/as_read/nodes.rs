@@ -9,8 +9,8 @@ use mlc_dsl::ir::{Program, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_onnx::flow;
 use mlc_onnx::{
-    Answers, Asked, Flow, NodeItems, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, Stage,
-    import_nodes, reads,
+    Flow, ImportStage, KnownValues, MissingValues, NodeItems, RawDim, RawGraph, RawModel, RawNode,
+    RawValueInfo, import_nodes, reads,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -269,20 +269,20 @@ impl<'a> Nodes<'a> {
 
     /// The program of a node: what it asks for is answered with what it is given.
     fn read(&self, alone: &RawModel, given: &Values) -> Result<Program, String> {
-        let mut answers = Answers::default();
+        let mut answers = KnownValues::default();
         for _ in 0..=MOST_QUESTIONS {
             let stage = import_nodes(alone, self.library, &answers, &self.items);
             match stage.map_err(|e| e.to_string())? {
-                Stage::Done(imported) => return Ok(imported.program),
-                Stage::Asks(asked) => {
-                    answers.add(&asked.questions, self.answers(&asked, given)?);
+                ImportStage::Done(imported) => return Ok(imported.program),
+                ImportStage::NeedsValues(asked) => {
+                    answers.add(&asked.requests, self.answers(&asked, given)?);
                 }
             }
         }
         Err("it decides too many values one after the other".into())
     }
 
-    fn answers(&self, asked: &Asked, given: &Values) -> Result<Vec<Tensor>, String> {
+    fn answers(&self, asked: &MissingValues, given: &Values) -> Result<Vec<Tensor>, String> {
         if asked.program.outputs.is_empty() {
             return Ok(vec![]);
         }

@@ -1,8 +1,8 @@
 //! Selects a diverse subset of the generated programs to time: those that differ most in their work.
 
 use super::programs::{KernelFamily, Point, ProgramDraw};
+use mlc_dsl::random::Random;
 use mlc_extract::Work;
-use mlc_fuzz::Random;
 use std::collections::HashSet;
 
 /// Draws per program that is timed, at most.
@@ -34,7 +34,7 @@ pub fn points(
     count: usize,
     seed: u64,
 ) -> Vec<Point> {
-    let mut rng = Random::of(seed, &family.kernel);
+    let mut rng = Random::of_name(seed, &family.kernel);
     let mut drawn: Vec<Point> = Vec::new();
     let mut known = HashSet::new();
     for _ in 0..DRAWS * count {

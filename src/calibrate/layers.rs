@@ -5,7 +5,7 @@ use mlc_dsl::diagnostics::Severity;
 use mlc_dsl::expr::ExprKind;
 use mlc_dsl::ir::{Extent, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Dim, Library};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

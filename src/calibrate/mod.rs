@@ -13,10 +13,10 @@ pub mod timing;
 use crate::device::Device;
 use machine::Hardware;
 use mlc_dsl::library::{Library, TargetItem};
+use mlc_dsl::random::Random;
 use mlc_extract::Fits;
 use mlc_extract::cost::fit::{Caches, Fit, KernelClass, Sample, features};
 use mlc_extract::cost::target::{MEANING, POINTWISE, VIEW};
-use mlc_fuzz::Random;
 use programs::{Point, ProgramDraw};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const PER_LAYER: usize = 11;
 pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> {
     let draw = ProgramDraw::new(library, target);
     let mut of_layers: BTreeMap<String, Vec<Point>> = BTreeMap::new();
-    let mut rng = Random::of(seed, "layers");
+    let mut rng = Random::of_name(seed, "layers");
     for layer in layers::layers(library) {
         for p in draw.layer(layer, PER_LAYER, &mut rng) {
             of_layers.entry(p.kernel.clone()).or_default().push(p);

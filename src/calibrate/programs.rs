@@ -12,13 +12,14 @@ use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, 
 use mlc_dsl::library::{
     CallId, CallKind, Callable, DTypePattern, Epilogue, Input, Library, OpClass, TargetItem,
 };
+use mlc_dsl::random::Random;
 use mlc_dsl::term::TermKind;
 use mlc_extract::Size;
 use mlc_extract::Work;
 use mlc_extract::cost::target::{MEANING, POINTWISE, TargetPrices, VIEW};
-use mlc_extract::kernels::selection::select_kernels_at;
+use mlc_extract::kernels::selection::select_kernels_priced;
 use mlc_fuzz::network_sizes::NetworkSizes;
-use mlc_verify::random_inputs::{self, Random};
+use mlc_verify::random_inputs;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -184,7 +185,7 @@ impl<'a> ProgramDraw<'a> {
     }
 
     /// One program for a kernel, if what is drawn types, is of a fit size and is one kernel.
-    pub fn point(&self, family: &KernelFamily, rng: &mut mlc_fuzz::Random) -> Option<Point> {
+    pub fn point(&self, family: &KernelFamily, rng: &mut Random) -> Option<Point> {
         if family.heads.is_empty() {
             return None;
         }
@@ -220,7 +221,7 @@ impl<'a> ProgramDraw<'a> {
     }
 
     /// Different programs of a layer, at most so many, each if it is of a fit size and one kernel.
-    pub fn layer(&self, head: CallId, count: usize, rng: &mut mlc_fuzz::Random) -> Vec<Point> {
+    pub fn layer(&self, head: CallId, count: usize, rng: &mut Random) -> Vec<Point> {
         let call = self.library.call(head);
         let mut out: Vec<Point> = Vec::new();
         for _ in 0..TRIES * count {
@@ -251,7 +252,7 @@ impl<'a> ProgramDraw<'a> {
 
     fn finish(&self, recipe: Recipe, most: &[f64; 4]) -> Option<Point> {
         let draft = self.build(&recipe, &mut |t| self.hollow(t))?;
-        let plan = select_kernels_at(draft, self.library, &self.prices);
+        let plan = select_kernels_priced(draft, self.library, &self.prices);
         let [kernel] = plan.kernels.as_slice() else { return None };
         let work = self.prices.works().kernel(&plan.program, kernel);
         let sizes =
@@ -267,10 +268,10 @@ impl<'a> ProgramDraw<'a> {
     }
 
     /// A chain of pointwise operators after the head.
-    fn tail(&self, recipe: &Recipe, rng: &mut mlc_fuzz::Random) -> Option<Vec<Link>> {
+    fn tail(&self, recipe: &Recipe, rng: &mut Random) -> Option<Vec<Link>> {
         let length = rng.pick(&[0, 0, 1, 1, 2, 2, 3, CHAIN]);
         let result = self.result(recipe)?;
-        let link = |rng: &mut mlc_fuzz::Random| {
+        let link = |rng: &mut Random| {
             let call = rng.pick(&self.pointwise);
             let other = (self.library.call(call).inputs.len() == 2).then(|| {
                 match rng.below(if result.rank() > 0 { 6 } else { 2 }) {
@@ -374,7 +375,7 @@ fn filled(ty: &Type, seed: u64) -> Option<Tensor> {
         .iter()
         .map(|e: &Extent| usize::try_from(e.as_const()?).ok())
         .collect::<Option<_>>()?;
-    let mut rng = Random::new(seed);
+    let mut rng = Random::from_state(seed);
     let table: Vec<f32> = (0..4099).map(|_| 0.25 + rng.unit() as f32).collect();
     let n = shape.iter().product();
     Some(Tensor::from_f32(shape, table.iter().copied().cycle().take(n).collect()))

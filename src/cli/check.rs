@@ -102,7 +102,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let declared = mlc_verify::declarations(&library, from, args.common.seed);
     let unsound = |name: &str| library.find(name).is_some_and(|c| !whole(library.call(c).source));
     lints.extend(declared.into_iter().filter(|l| !unsound(&l.law)));
-    let reach = mlc_verify::reach::table(&library);
+    let commutations = mlc_verify::commutation_table::table(&library);
     // What cannot run is told as such.
     let unfound = recognition::check(&library, from, args.common.seed);
     let told: HashSet<String> =
@@ -117,7 +117,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     text.push_str(&report.human(color));
     if args.common.screen.verbose() {
         text.push_str(&report.table());
-        text.push_str(&format!("\n{reach}"));
+        text.push_str(&format!("\n{commutations}"));
     }
     if let Some(folder) = &args.cases {
         text.push_str(&write_cases(&report, folder, &texts)?);

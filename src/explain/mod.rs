@@ -133,7 +133,7 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, Strin
     let late = o.late.iter().map(|(explored, extracted)| (explored, extracted));
     let all_searches = std::iter::once((&o.explored, &o.extracted)).chain(late);
     for (at, (explored, extracted)) in all_searches.enumerate() {
-        let mut steps = explored.prove_with_few(extracted).unwrap_or_default().steps;
+        let mut steps = explored.prove_with_few_laws(extracted).unwrap_or_default().steps;
         let names = names(&explored.source);
         // Equations between classes hide the law by which a layout began, for it ends with the layout that was there.
         if at > 0 {

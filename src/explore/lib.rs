@@ -13,7 +13,7 @@ mod proof;
 mod saturation;
 
 pub use extraction::{Choice, Extracted, ExtractionError, Subprogram};
-pub use graph::lower::{Explored, Series, explore, explore_series};
+pub use graph::lower::{Explored, PerCopyConstants, explore, explore_per_copy};
 pub use proof::log::{LogId, Reason};
 pub use proof::{Proof, ProofStep};
 pub use saturation::target_laws::UnusableOperators;

@@ -24,7 +24,7 @@ use mlc_dsl::shown;
 use mlc_onnx::graphdiff::{Difference, compare};
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
-use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping};
+use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_with_opaque_nodes};
 use mlc_weights::{Metadata, WeightFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -305,7 +305,7 @@ impl Model {
 
     /// A model like the one that this was read from, read in the same way.
     pub(crate) fn import_again(&self, raw: RawModel) -> Result<Imported, ImportError> {
-        import_keeping(raw, &self.library, &self.reader.kept, self.reader.loops)
+        import_with_opaque_nodes(raw, &self.library, &self.reader.kept, self.reader.loops)
     }
 
     /// What the model computes, typed, before anything is optimised.

@@ -13,7 +13,7 @@ use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::{Attr, DType, Program, Type};
 use mlc_dsl::library::Library;
 use mlc_explore::progress;
-use mlc_onnx::{ImportError, Loops, RawModel, import_keeping, parse_onnx};
+use mlc_onnx::{ImportError, Loops, RawModel, import_with_opaque_nodes, parse_onnx};
 use mlc_weights::WeightFile;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ impl Reader {
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
         with_room(|| {
-            progress::at("reading", None);
+            progress::report("reading", None);
             match content(path)? {
                 Content::Onnx(raw) => self.understand(*raw, Some(path)),
                 Content::Text(text) => self.entered(path.display().to_string(), text),
@@ -221,7 +221,7 @@ impl Reader {
         let defaults = raw.graph.defaults.clone();
         let mut bound = self.values.enter(&mut raw)?;
         let imported = loop {
-            match import_keeping(raw.clone(), &library, &self.kept, self.loops) {
+            match import_with_opaque_nodes(raw.clone(), &library, &self.kept, self.loops) {
                 Ok(imported) => {
                     let needed: Vec<String> = imported.model.opaque.needed_inputs().collect();
                     let again = self.values.decide(&mut raw, &needed, &mut bound)?

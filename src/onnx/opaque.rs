@@ -79,7 +79,7 @@ impl Opaque {
             .into_iter()
             .partition::<Vec<_>, _>(|i| defined.contains(i.name.as_str()));
         let own = symbols(&left);
-        let of_run: HashSet<String> = &symbols(&made) - &own;
+        let at_run: HashSet<String> = &symbols(&made) - &own;
         graph.inputs = left;
         graph.inputs.extend(self.inputs.iter().cloned());
         if !self.inputs.is_empty() {
@@ -88,7 +88,7 @@ impl Opaque {
         let computed: HashMap<String, RawValueInfo> =
             std::mem::take(&mut graph.outputs).into_iter().map(|o| (o.name.clone(), o)).collect();
         let of_model = |o: &RawValueInfo| match computed.get(&o.name) {
-            Some(info) => with_names(info.clone(), o, &of_run),
+            Some(info) => with_names(info.clone(), o, &at_run),
             None => o.clone(),
         };
         graph.outputs = outputs.iter().map(of_model).collect();
@@ -156,12 +156,12 @@ fn symbols(infos: &[RawValueInfo]) -> HashSet<String> {
 fn with_names(
     mut info: RawValueInfo,
     declared: &RawValueInfo,
-    of_run: &HashSet<String>,
+    at_run: &HashSet<String>,
 ) -> RawValueInfo {
     let dims = info.dims.iter_mut().flatten();
     for (d, name) in dims.zip(declared.dims.iter().flatten()) {
         if let (RawDim::Symbol(s), RawDim::Symbol(_)) = (&*d, name)
-            && of_run.contains(s)
+            && at_run.contains(s)
         {
             d.clone_from(name);
         }

@@ -11,8 +11,8 @@ use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
 use mlc_onnx::{
-    Body, Loops, ModelInfo, Outer, RawAttr, RawGraph, RawModel, RawNode, bodies, import_keeping,
-    rename, unwritten,
+    Loops, ModelInfo, OuterValue, RawAttr, RawGraph, RawModel, RawNode, SubgraphModel,
+    import_with_opaque_nodes, rename, subgraphs, unwritten,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -76,14 +76,14 @@ impl Bodies<'_> {
         let constants = &self.info.opaque.constants;
         let outer = |name: &str| {
             if let Some(tensor) = constants.get(name) {
-                return Some(Outer::Constant(tensor.clone()));
+                return Some(OuterValue::Constant(tensor.clone()));
             }
             let output = source.outputs.iter().find(|(n, _)| n == name);
             let output = output.map(|(_, v)| source.ty(*v).clone());
             let input = || source.inputs.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
-            output.or_else(input).map(Outer::Typed)
+            output.or_else(input).map(OuterValue::Typed)
         };
-        let Some(found) = bodies(node, &self.info.opset_imports, self.library, &outer) else {
+        let Some(found) = subgraphs(node, &self.info.opset_imports, self.library, &outer) else {
             let label = node.label();
             self.told
                 .notes
@@ -129,7 +129,7 @@ impl Bodies<'_> {
     }
 
     /// The optimised graph of a body; `None` if it is best as it is.
-    fn body(&self, node: &RawNode, body: Body) -> Result<Rewritten, Error> {
+    fn body(&self, node: &RawNode, body: SubgraphModel) -> Result<Rewritten, Error> {
         let Some(RawAttr::Graph(old)) = node.attrs.get(&body.attribute) else {
             return Err(Error::unexpected("a body has no graph"));
         };
@@ -183,7 +183,7 @@ impl Bodies<'_> {
     fn optimized(&self, raw: &RawModel) -> Result<(Report, RawModel), Error> {
         let mut kept = mlc_onnx::declared_opaque(raw, self.library);
         loop {
-            let imported = import_keeping(raw.clone(), self.library, &kept, Loops::Kept)?;
+            let imported = import_with_opaque_nodes(raw.clone(), self.library, &kept, Loops::Kept)?;
             let (program, info) = (imported.program, imported.model);
             let more = unwritten(&program, self.library, &info, self.opset);
             if more.is_subset(&kept) {

@@ -12,7 +12,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
 use mlc_explore::constants::folding;
-use mlc_explore::constants::folding::Memo;
+use mlc_explore::constants::folding::ConstantMemo;
 use mlc_extract::cost::target::TargetPrices;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub struct Evaluation<'a> {
     /// The program as read.
     plain: Option<Candidate>,
     /// Constants that were computed for other programs of the model.
-    memo: RefCell<Memo>,
+    memo: RefCell<ConstantMemo>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -135,7 +135,7 @@ impl<'a> Evaluation<'a> {
 
     /// An extracted program with its constants folded.
     pub fn of_extracted(&self, e: &Extracted) -> Result<Candidate, Error> {
-        let (program, chosen) = folding::fold_chosen(
+        let (program, chosen) = folding::fold_keeping_kernels(
             &e.program,
             &e.kernels,
             self.library,
@@ -147,7 +147,7 @@ impl<'a> Evaluation<'a> {
     fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
         let open = folding::unfold(source, self.library, self.prices.first())?;
         let mut memo = self.memo.borrow_mut();
-        let (folded, _) = folding::fold_chosen(&open, &[], self.library, &mut memo)?;
+        let (folded, _) = folding::fold_keeping_kernels(&open, &[], self.library, &mut memo)?;
         let out = self.candidate(folded, &[]);
         if self.options.objective == Objective::Size && stored(source) < out.weights {
             return Ok(self.candidate(open, &[]));

@@ -5,7 +5,7 @@ use crate::pipeline::costing::Costing;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::{CallId, ErrorClass};
 use mlc_explore::Limits;
-use mlc_extract::cost::target::{Aim, TargetPrices};
+use mlc_extract::cost::target::{Surrogate, TargetPrices};
 use mlc_extract::{
     Anytime, EGraphView, Exact, ExtractError, Extraction, Extractor, GreedyDag, Size, Solution,
 };
@@ -58,11 +58,16 @@ impl Objective {
     }
 
     /// What the prices besides the target's aim at by which programs are extracted.
-    pub fn aims(self) -> Vec<Aim> {
+    pub fn surrogates(self) -> Vec<Surrogate> {
         match self {
             Objective::Latency => vec![],
             Objective::Size | Objective::Memory => {
-                vec![Aim::Stored, Aim::Written, Aim::Large, Aim::Traffic]
+                vec![
+                    Surrogate::StoredBytes,
+                    Surrogate::WrittenBytes,
+                    Surrogate::SquaredBytes,
+                    Surrogate::TimeAndTraffic,
+                ]
             }
         }
     }
@@ -110,7 +115,7 @@ impl Extractor for Budgeted {
         let over = || {
             stop()
                 || self.deadline.is_some_and(|d| began.elapsed() >= d)
-                || mlc_explore::progress::is_told_to_end()
+                || mlc_explore::progress::is_cancelled()
         };
         let endless = |steps: u64| if self.deadline.is_some() { u64::MAX } else { steps };
         let threads = self.threads.clamp(1, 2);
@@ -221,7 +226,7 @@ impl Options {
 
     /// Prices that only lead to an objective are worth no proof.
     pub(crate) fn extractor_for(&self, prices: &TargetPrices<'_>) -> Box<dyn Extractor> {
-        match prices.leads() {
+        match prices.is_surrogate() {
             true => Box::new(GreedyDag::default()),
             false => Box::new(self.extractor()),
         }

@@ -11,12 +11,12 @@ use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::pattern::{is_early, is_late, is_normal};
 use mlc_dsl::plan::Plan;
-use mlc_explore::constants::folding::{self, Memo};
+use mlc_explore::constants::folding::{self, ConstantMemo};
 use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
 use mlc_explore::progress;
 use mlc_explore::{Explored, Extracted, Limits, explore};
-use mlc_extract::cost::target::{Aim, Jitter, TargetPrices};
-use mlc_extract::kernels::selection::select_kernels_from;
+use mlc_extract::cost::target::{Jitter, Surrogate, TargetPrices};
+use mlc_extract::kernels::selection::select_kernels_with_incumbent;
 use mlc_extract::{GreedyDag, Size};
 use std::sync::Arc;
 
@@ -37,10 +37,10 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     let at = |aim, size: &Size| {
         TargetPrices::new(library, &target, options.operators.clone())
             .with_model(model.clone())
-            .aimed(aim)
+            .with_surrogate(aim)
             .at(size.clone())
     };
-    let first = if options.costing.few { Aim::Few } else { Aim::Time };
+    let first = if options.costing.few { Surrogate::OperatorCount } else { Surrogate::Time };
     // What is best at one size may be bad at another: each size has an extraction of its own, and the best for all is kept.
     let mut all: Vec<_> = evaluation
         .prices
@@ -51,7 +51,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     all.extend(
         options
             .objective
-            .aims()
+            .surrogates()
             .into_iter()
             .map(|aim| at(aim, &main).jittered(options.costing.jitter)),
     );
@@ -82,7 +82,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     let whole = rest.map(|program| -> Result<(Explored, Vec<Extracted>), Error> {
         let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
         clock.stage("explore");
-        progress::at("extracting", None);
+        progress::report("extracting", None);
         let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
         clock.stage("extract");
         Ok((explored, extracted))
@@ -272,16 +272,17 @@ pub fn variants(
     laws.retain(|&l| !is_late(&library.laws[l as usize]));
     let model = options.costing.model(&target, source);
     let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
-    let mut memo = Memo::default();
+    let mut memo = ConstantMemo::default();
     let mut plan = |jitter: &Jitter| {
         let prices = TargetPrices::new(library, &target, options.operators.clone())
             .with_model(model.clone())
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
         let Extracted { program, kernels, .. } = &extracted;
-        let (program, chosen) = folding::fold_chosen(program, kernels, library, &mut memo)?;
+        let (program, chosen) =
+            folding::fold_keeping_kernels(program, kernels, library, &mut memo)?;
         let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
-        Ok(select_kernels_from(program, &chosen, library, &prices))
+        Ok(select_kernels_with_incumbent(program, &chosen, library, &prices))
     };
     prices_off.iter().map(&mut plan).collect()
 }
@@ -335,7 +336,7 @@ fn shared(
     clock.stage("find blocks");
     let mut repeated = OutlinedProgram::explore(source, repeat, library, laws, limits);
     clock.stage("explore");
-    progress::at("extracting", None);
+    progress::report("extracting", None);
     let extract =
         |p: &TargetPrices<'_>| repeated.extract(source, p, &QUICK, &*options.extractor_for(p));
     let extracted = each(prices, extract)?;

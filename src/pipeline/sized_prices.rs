@@ -5,7 +5,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::Size;
 use mlc_extract::cost::target::TargetPrices;
-use mlc_extract::kernels::selection::{by_kernel, select_kernels_from};
+use mlc_extract::kernels::selection::{by_kernel, select_kernels_with_incumbent};
 
 /// The prices of a place to run for each size that a program is priced at.
 pub struct SizedPrices<'a> {
@@ -76,7 +76,7 @@ impl<'a> SizedPrices<'a> {
     pub fn select(&self, program: &Program, chosen: &[Vec<NodeId>]) -> Vec<Plan> {
         let mut out: Vec<Plan> = Vec::with_capacity(self.prices.len());
         for prices in &self.prices {
-            let plan = select_kernels_from(program.clone(), chosen, self.library, prices);
+            let plan = select_kernels_with_incumbent(program.clone(), chosen, self.library, prices);
             if out.iter().all(|known| known.kernels != plan.kernels) {
                 out.push(plan);
             }

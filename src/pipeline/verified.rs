@@ -40,7 +40,7 @@ pub(crate) fn retry_until_verified(
         if options.fp == Fp::Exact {
             styles.push(Style::NotFinite);
         }
-        mlc_explore::progress::at("checking the result", None);
+        mlc_explore::progress::report("checking the result", None);
         let check = Check {
             library,
             guard: &options.guard,

@@ -14,7 +14,7 @@ use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, ErrorClass, Library};
 use mlc_dsl::pattern::{is_early, is_late};
-use mlc_onnx::{Imported, Loops, RawModel, RawNode, import_keeping, reads};
+use mlc_onnx::{Imported, Loops, RawModel, RawNode, import_with_opaque_nodes, reads};
 use scan::{Scan, Seed};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn read(
     let laws = laws(library);
     while !scans.is_empty() {
         let all: BTreeSet<String> = kept.union(&scans).cloned().collect();
-        let mut imported = import_keeping(raw.clone(), library, &all, loops).ok()?;
+        let mut imported = import_with_opaque_nodes(raw.clone(), library, &all, loops).ok()?;
         let mut found: HashMap<String, Recognised> = HashMap::new();
         for (node, _) in &imported.model.opaque.nodes {
             if is_scan(node) && scans.contains(name(node)) {

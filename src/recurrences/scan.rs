@@ -4,7 +4,9 @@ use super::assignment::{Assignment, Search};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library};
-use mlc_onnx::{Imported, Loops, Outer, RawAttr, RawNode, bodies, import_keeping};
+use mlc_onnx::{
+    Imported, Loops, OuterValue, RawAttr, RawNode, import_with_opaque_nodes, subgraphs,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -56,14 +58,19 @@ impl<'a> Scan<'a> {
             Some(Seed::Value(Value { node, output: 0 }))
         };
         let outer = |name: &str| match seed(name)? {
-            Seed::Constant(t) => Some(Outer::Constant(t)),
-            Seed::Value(v) => Some(Outer::Typed(source.ty(v).clone())),
+            Seed::Constant(t) => Some(OuterValue::Constant(t)),
+            Seed::Value(v) => Some(OuterValue::Typed(source.ty(v).clone())),
         };
-        let body = bodies(node, &model.opset_imports, library, &outer)?.pop()?;
+        let body = subgraphs(node, &model.opset_imports, library, &outer)?.pop()?;
         let graph = &body.model.graph;
         let RawAttr::Graph(own) = node.attrs.get("body")? else { return None };
         let own: Vec<String> = own.inputs.iter().map(|i| i.name.clone()).collect();
-        let read = import_keeping(body.model.clone(), library, &BTreeSet::new(), Loops::WrittenOut);
+        let read = import_with_opaque_nodes(
+            body.model.clone(),
+            library,
+            &BTreeSet::new(),
+            Loops::WrittenOut,
+        );
         let read = read.ok().filter(|r| r.assumed.is_empty() && r.model.opaque.nodes.is_empty())?;
         let sequences = usize::try_from(node.attrs.get("num_scan_inputs")?.as_int()?).ok()?;
         let states = own.len().checked_sub(sequences)?;

@@ -2,11 +2,11 @@
 //! `extern`s without a Rust reference, layers that can never be recognised.
 
 use super::compare;
-use super::law::facts::Facts;
+use super::law::facts::LawFacts;
 use super::lint::Lint;
-use super::sample::draft::{SampleDraft, Stray};
-use super::sample::values::Round;
-use super::sample::{self, Draw, Tally};
+use super::sample::draft::{RangePolicy, SampleDraft};
+use super::sample::values::ElementStyle;
+use super::sample::{self, DrawOutcome, DrawTally};
 use itertools::Itertools;
 use mlc_backends::reference::code::cache::TOO_LONG;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
@@ -18,8 +18,8 @@ use mlc_dsl::ir::{DType, NodeKind, Program};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, Dim, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
 };
+use mlc_dsl::random::Random;
 use mlc_dsl::term::{Term, TermId, TermKind, Terms};
-use mlc_fuzz::Random;
 use std::cmp::Reverse;
 
 /// Samples of an operator, and of a definition's body.
@@ -140,15 +140,15 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
         return None;
     }
     let law = application(library, id);
-    let facts = Facts::of(library, &law);
-    let mut rng = Random::of(seed, &c.name);
-    let mut tally = Tally::default();
+    let facts = LawFacts::of(library, &law);
+    let mut rng = Random::of_name(seed, &c.name);
+    let mut tally = DrawTally::default();
     let (mut drawn, mut long) = (0, 0);
     for i in 0..SAMPLES {
         let mut rng = rng.fork();
-        let (extents, _, _) = sample::plan(&facts, i);
-        let Some(Draw::Instance(instance)) =
-            sample::draw(&facts, &[], (extents, Stray::No), &mut tally, &mut rng)
+        let extents = sample::plan_sample(&facts, i).extents;
+        let Some(DrawOutcome::Instance(instance)) =
+            sample::draw(&facts, &[], extents, RangePolicy::No, &mut tally, &mut rng)
         else {
             if i >= 4 && drawn == 0 {
                 break;
@@ -156,7 +156,7 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
             continue;
         };
         drawn += 1;
-        let sample = sample::fill(&facts, *instance, Round::Integers, None, None, &mut rng);
+        let sample = sample::fill(&facts, *instance, ElementStyle::Integers, None, None, &mut rng);
         let truth = &sample.instance.truth;
         let Some(inputs) = compare::arrays(truth, &sample) else { continue };
         let reference = Reference { precision: Precision::F64, engine: Engine::Plain };
@@ -213,7 +213,7 @@ fn too_long(library: &Library, c: &Callable) -> Lint {
 fn without_body(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     let c = library.call(id);
     let law = application(library, id);
-    let facts = Facts::of(library, &law);
+    let facts = LawFacts::of(library, &law);
     let of_body =
         |(draft, body): (SampleDraft, Result<Program, BuildError>)| Some((draft, body.err()?));
     let (draft, e) = bodies(&facts, id, seed).find_map(of_body)?;
@@ -225,18 +225,18 @@ fn without_body(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
 
 /// The body of a definition at a few small arguments that it admits; `facts` are those of its application.
 fn bodies(
-    facts: &Facts<'_>,
+    facts: &LawFacts<'_>,
     id: CallId,
     seed: u64,
 ) -> impl Iterator<Item = (SampleDraft, Result<Program, BuildError>)> {
     let library = facts.library;
-    let mut rng = Random::of(seed, &library.call(id).name);
-    let mut tally = Tally::default();
+    let mut rng = Random::of_name(seed, &library.call(id).name);
+    let mut tally = DrawTally::default();
     (0..BODIES).filter_map(move |i| {
         let mut rng = rng.fork();
-        let (extents, _, _) = sample::plan(facts, i);
-        let drawn = sample::draw(facts, &[], (extents, Stray::No), &mut tally, &mut rng);
-        let Some(Draw::Instance(instance)) = drawn else { return None };
+        let extents = sample::plan_sample(facts, i).extents;
+        let drawn = sample::draw(facts, &[], extents, RangePolicy::No, &mut tally, &mut rng);
+        let Some(DrawOutcome::Instance(instance)) = drawn else { return None };
         // Numbers that a type does not hold are the caller's mistake.
         let real = |(n, d): &(Name, DType)| {
             d.is_float() || !matches!(n.as_bytes().first(), Some(b'N' | b'T'))
@@ -258,7 +258,7 @@ fn bodies(
 /// Programs of a definition's body, at arguments that tell most of it: several axes, each of several elements.
 pub fn body_programs(library: &Library, id: CallId, most: usize, seed: u64) -> Vec<Program> {
     let law = application(library, id);
-    let facts = Facts::of(library, &law);
+    let facts = LawFacts::of(library, &law);
     let mut all: Vec<Program> = bodies(&facts, id, seed).filter_map(|(_, b)| b.ok()).collect();
     let extents = |p: &Program| p.inputs.iter().flat_map(|(_, ty)| ty.shape.clone()).collect_vec();
     let tells = |p: &Program| {

@@ -6,6 +6,7 @@
 //! yield a counterexample. Declared ranges and domains are not conditions: a share of the samples lies outside
 //! them. Never refers to an operator by name, and never trusts an error bound.
 
+pub mod commutation_table;
 mod compare;
 mod conditions;
 mod declarations;
@@ -13,7 +14,6 @@ mod law;
 mod lint;
 mod proof;
 pub mod random_inputs;
-pub mod reach;
 mod report;
 mod sample;
 
@@ -25,16 +25,16 @@ pub use report::counterexample_model::CounterexampleModel;
 pub use report::{CheckReport, Counterexample, Reported, TensorText};
 
 use compare::rounding_error::RoundingErrors;
-use compare::{Broken, Trial};
-use conditions::infer::Failing;
-use law::facts::Facts;
+use compare::{BrokenPromise, SampleOutcome};
+use conditions::infer::FailingSamples;
+use law::facts::LawFacts;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{Law, LawOrigin, Library};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use proof::identity_testing::ProofOutcome;
 use sample::draft::SampleDraft;
-use sample::values::Round;
-use sample::{Draw, Tally};
+use sample::values::ElementStyle;
+use sample::{DrawOutcome, DrawTally};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -166,24 +166,26 @@ fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOpt
 }
 
 /// The sample that refutes a law, and what its right side asks for there.
-type Refuting = (compare::Sample, Vec<Expr>);
+type Refutation = (compare::Sample, Vec<Expr>);
 
 fn verdict(
     library: &Library,
     law: &Law,
     shown: Option<&str>,
     options: &CheckOptions,
-) -> (Verdict, Option<Refuting>) {
-    let facts = Facts::of(library, law);
+) -> (Verdict, Option<Refutation>) {
+    let facts = LawFacts::of(library, law);
     let ways = match conditions::alternatives::ways(&law.conditions) {
-        ways if ways.len() > 1 => ways.iter().map(|c| Facts::under(library, law, c)).collect(),
+        ways if ways.len() > 1 => {
+            ways.iter().map(|c| LawFacts::with_conditions(library, law, c)).collect()
+        }
         _ => vec![],
     };
     let mut c = Checker {
         facts: &facts,
         ways: if ways.is_empty() { vec![&facts] } else { ways.iter().collect() },
-        rng: Random::of(options.seed, &law.name),
-        tally: Tally::default(),
+        rng: Random::of_name(options.seed, &law.name),
+        tally: DrawTally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
         options: *options,
@@ -201,15 +203,15 @@ fn verdict(
 }
 
 struct Checker<'f, 'l> {
-    facts: &'f Facts<'l>,
+    facts: &'f LawFacts<'l>,
     /// The law under each way to meet its conditions.
-    ways: Vec<&'f Facts<'l>>,
+    ways: Vec<&'f LawFacts<'l>>,
     rng: Random,
-    tally: Tally,
+    tally: DrawTally,
     deadline: Instant,
     warnings: Vec<String>,
     options: CheckOptions,
-    refuting: Option<Refuting>,
+    refuting: Option<Refutation>,
     /// The law that shows this one.
     shown: Option<&'f str>,
 }
@@ -256,15 +258,15 @@ impl<'f, 'l> Checker<'f, 'l> {
                 Some(turn) => last.get(turn).copied(),
                 None => first.get(turn).copied(),
             };
-            let (extents, stray, round) =
-                special.unwrap_or_else(|| sample::plan(facts, turn - first.len()));
+            let plan = special.unwrap_or_else(|| sample::plan_sample(facts, turn - first.len()));
             let before = self.refused();
-            let drawn = sample::draw(facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
+            let drawn =
+                sample::draw(facts, &wanted, plan.extents, plan.ranges, &mut self.tally, &mut rng);
             // What special values are refused for says nothing of ordinary ones.
             refused += if special.is_some() { 0 } else { self.refused() - before };
             let instance = match drawn {
-                Some(Draw::Instance(i)) => *i,
-                Some(Draw::Types(i, output)) => {
+                Some(DrawOutcome::Instance(i)) => *i,
+                Some(DrawOutcome::Types(i, output)) => {
                     let (sample, mismatch) = report::shrink::type_mismatch(*i, output);
                     return self.fails(facts, sample, mismatch, vec![]);
                 }
@@ -279,20 +281,22 @@ impl<'f, 'l> Checker<'f, 'l> {
             };
             missed[way].1 = true;
             let (sample, trial) =
-                sample::trial(facts, instance, round, None, &mut self.tally, &mut rng);
+                sample::trial(facts, instance, plan.elements, None, &mut self.tally, &mut rng);
             match trial {
-                Trial::Void => evidence.void += 1,
-                Trial::TooLong => {
+                SampleOutcome::Void => evidence.void += 1,
+                SampleOutcome::TooLong => {
                     long += 1;
                     if long == MISSES && evidence.samples == 0 {
                         return self.too_long();
                     }
                 }
-                Trial::Agree(of_sample) => {
+                SampleOutcome::Agree(of_sample) => {
                     evidence.samples += 1;
                     errors.note(&sample, of_sample);
                 }
-                Trial::Differ(mismatch) => return self.fails(facts, sample, *mismatch, vec![]),
+                SampleOutcome::Differ(mismatch) => {
+                    return self.fails(facts, sample, *mismatch, vec![]);
+                }
             }
             if drafts.len() < KEPT {
                 drafts.push((way, sample.instance.draft));
@@ -352,7 +356,7 @@ impl<'f, 'l> Checker<'f, 'l> {
     fn open(
         &mut self,
         drafts: &[(usize, SampleDraft)],
-    ) -> Option<(&'f Facts<'l>, proof::open_extents::Found)> {
+    ) -> Option<(&'f LawFacts<'l>, proof::open_extents::OpenExtentsRefutation)> {
         if self.facts.defined() {
             return None;
         }
@@ -372,7 +376,7 @@ impl<'f, 'l> Checker<'f, 'l> {
     fn prove(
         &self,
         rng: &mut Random,
-    ) -> Result<Exactness, (&'f Facts<'l>, Box<law::instance::Instance>)> {
+    ) -> Result<Exactness, (&'f LawFacts<'l>, Box<law::instance::Instance>)> {
         let mut found = None;
         for facts in &self.ways {
             match proof::identity_testing::prove(facts, rng) {
@@ -388,13 +392,13 @@ impl<'f, 'l> Checker<'f, 'l> {
 
     fn fails(
         &mut self,
-        facts: &Facts<'_>,
+        facts: &LawFacts<'_>,
         sample: compare::Sample,
         mismatch: compare::Mismatch,
         guards: Vec<Expr>,
     ) -> Outcome {
         let (sample, mismatch) = match mismatch.broken {
-            Broken::WorkingPrecision if !compare::is_finite(&sample) => {
+            BrokenPromise::WorkingPrecision if !compare::is_finite(&sample) => {
                 self.finite(facts).unwrap_or((sample, mismatch))
             }
             _ => (sample, mismatch),
@@ -405,7 +409,7 @@ impl<'f, 'l> Checker<'f, 'l> {
         }
         let (first, mut rng) = (sample.clone(), self.rng.fork());
         let (sample, mismatch) = report::shrink::shrink(facts, sample, mismatch, &mut self.rng);
-        let failing = Failing { samples: [&first, &sample], guards: &guards };
+        let failing = FailingSamples { samples: [&first, &sample], guards: &guards };
         let proposal = conditions::infer::propose(self.facts, &failing, &self.options, &mut rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
@@ -413,17 +417,18 @@ impl<'f, 'l> Checker<'f, 'l> {
     }
 
     /// A sample of finite numbers that refutes the law, too: it tells more than one of infinities.
-    fn finite(&mut self, facts: &Facts<'_>) -> Option<(compare::Sample, compare::Mismatch)> {
+    fn finite(&mut self, facts: &LawFacts<'_>) -> Option<(compare::Sample, compare::Mismatch)> {
         let wanted = vec![true; facts.conjuncts.len()];
-        sample::saturated().find_map(|(extents, stray, round)| {
+        sample::saturated().find_map(|plan| {
             let mut rng = self.rng.fork();
-            let drawn = sample::draw(facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
-            let Some(Draw::Instance(instance)) = drawn else { return None };
+            let drawn =
+                sample::draw(facts, &wanted, plan.extents, plan.ranges, &mut self.tally, &mut rng);
+            let Some(DrawOutcome::Instance(instance)) = drawn else { return None };
             let (sample, trial) =
-                sample::trial(facts, *instance, round, None, &mut self.tally, &mut rng);
+                sample::trial(facts, *instance, plan.elements, None, &mut self.tally, &mut rng);
             match trial {
-                Trial::Differ(mismatch) => Some((sample, *mismatch)),
-                Trial::Agree(_) | Trial::Void | Trial::TooLong => None,
+                SampleOutcome::Differ(mismatch) => Some((sample, *mismatch)),
+                SampleOutcome::Agree(_) | SampleOutcome::Void | SampleOutcome::TooLong => None,
             }
         })
     }
@@ -431,7 +436,7 @@ impl<'f, 'l> Checker<'f, 'l> {
     /// Sides that are different rational functions, though no sample showed it.
     fn differ(
         &mut self,
-        facts: &Facts<'_>,
+        facts: &LawFacts<'_>,
         instance: law::instance::Instance,
         rng: &mut Random,
     ) -> Outcome {
@@ -439,16 +444,16 @@ impl<'f, 'l> Checker<'f, 'l> {
             let (sample, trial) = sample::trial(
                 facts,
                 instance.clone(),
-                [Round::Integers, Round::Powers, Round::Normal][i % 3],
+                [ElementStyle::Integers, ElementStyle::Powers, ElementStyle::Normal][i % 3],
                 None,
                 &mut self.tally,
                 rng,
             );
-            if let Trial::Differ(mismatch) = trial {
+            if let SampleOutcome::Differ(mismatch) = trial {
                 return self.fails(facts, sample, *mismatch, vec![]);
             }
         }
-        let sample = sample::fill(facts, instance, Round::Integers, None, Some(1), rng);
+        let sample = sample::fill(facts, instance, ElementStyle::Integers, None, Some(1), rng);
         let message =
             "the sides are different rational functions, as a prime field shows, though they \
                        are hard to tell apart in f64"

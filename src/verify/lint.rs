@@ -101,9 +101,9 @@ pub fn lint(library: &Library, only: Option<&[String]>) -> Vec<Lint> {
     out
 }
 
-type Known<'l> = BTreeMap<String, Vec<(&'l Law, BTreeSet<String>)>>;
+type LawsByForm<'l> = BTreeMap<String, Vec<(&'l Law, BTreeSet<String>)>>;
 
-fn implied(library: &Library, law: &Law, known: &Known) -> Option<Lint> {
+fn implied(library: &Library, law: &Law, known: &LawsByForm) -> Option<Lint> {
     let (sides, conditions) = canonical(library, law);
     let others = known.get(&sides)?;
     let own = others.iter().position(|(l, _)| l.name == law.name)?;
@@ -119,7 +119,7 @@ fn implied(library: &Library, law: &Law, known: &Known) -> Option<Lint> {
 /// Both sides and each condition with names by order of use, operands of commutative operators by
 /// structure: equal for laws that differ in names alone.
 fn canonical(library: &Library, law: &Law) -> (String, BTreeSet<String>) {
-    let mut names = Names::of(library, law);
+    let mut names = NameNumbering::of(library, law);
     let mut sides = String::new();
     for side in law.left.iter().chain(&law.right) {
         sides += if side.each { "each " } else { "" };
@@ -130,7 +130,7 @@ fn canonical(library: &Library, law: &Law) -> (String, BTreeSet<String>) {
     (sides, conditions)
 }
 
-struct Names<'l> {
+struct NameNumbering<'l> {
     library: &'l Library,
     law: &'l Law,
     numbers: BTreeMap<String, usize>,
@@ -149,10 +149,10 @@ fn short(text: String) -> String {
     format!("~{:016x}", hash.finish())
 }
 
-impl<'l> Names<'l> {
-    fn of(library: &'l Library, law: &'l Law) -> Names<'l> {
+impl<'l> NameNumbering<'l> {
+    fn of(library: &'l Library, law: &'l Law) -> NameNumbering<'l> {
         let (numbers, known, skeletons) = Default::default();
-        Names { library, law, numbers, known, skeletons }
+        NameNumbering { library, law, numbers, known, skeletons }
     }
 
     fn number(&mut self, name: &str) -> String {
@@ -361,7 +361,7 @@ fn fits(
 ) -> bool {
     let (p, t) = (law.terms.get(pattern), law.terms.get(term));
     let same = |a: TermId, b: TermId| {
-        let mut names = Names::of(library, law);
+        let mut names = NameNumbering::of(library, law);
         let first = names.term(a);
         first == names.term(b)
     };

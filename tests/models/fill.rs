@@ -1,7 +1,7 @@
 //! Seeded weights for the models that are kept without theirs.
 
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_verify::random_inputs::Random;
+use mlc_dsl::random::Random;
 use std::path::Path;
 
 /// Weights as the folder's own script describes them, but from this crate's generator.
@@ -11,7 +11,7 @@ pub fn fill(folder: &Path, into: &Path) -> Option<u64> {
     let bytes = meta["bytes"].as_u64()?;
     let mut data = vec![0u8; usize::try_from(bytes).ok()?];
     for (i, t) in meta["tensors"].as_array()?.iter().enumerate() {
-        let mut random = Random::new(i as u64);
+        let mut random = Random::from_state(i as u64);
         let shape: Vec<usize> =
             t["shape"].as_array()?.iter().filter_map(|d| d.as_u64()).map(|d| d as usize).collect();
         let number = |k: &str| t[k].as_f64().unwrap_or(0.0);

@@ -206,7 +206,12 @@ fn maps_of_classes_stay_in_files() {
     assert_eq!(imported.notes, ["`y0` is a tensor in place of maps: a column for each key, 4, 6"]);
     let rows = floats(&[2, 2], &[0.25, 0.75, 1.0, 0.0]);
     same(&run(&imported.program, std::slice::from_ref(&rows))[0], &rows, "ZipMap");
-    let kept = mlc_onnx::import_keeping(raw.clone(), library(), &Default::default(), Loops::Kept);
+    let kept = mlc_onnx::import_with_opaque_nodes(
+        raw.clone(),
+        library(),
+        &Default::default(),
+        Loops::Kept,
+    );
     assert_eq!(kept.expect("is kept").model.opaque.nodes.len(), 1);
     for keys in [vec![("classlabels_int64s", list(&[4, 6, 7]))], vec![]] {
         raw.graph.nodes[0].attrs = keys.into_iter().map(|(k, v)| (k.into(), v)).collect();

@@ -36,7 +36,7 @@ const MEANT: u32 = 3;
 /// The part of a launch that decides between operators of equal cost.
 const TIE: f64 = 1e-3;
 
-/// Prices that are off on purpose: extraction under them yields another program of the e-graph.
+/// Random perturbation of prices, for diversity: extraction under them yields another program of the e-graph.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
     /// Which factors.
@@ -56,22 +56,22 @@ impl Jitter {
     }
 }
 
-/// What prices are to make small.
+/// The objective that prices stand for: time, or a surrogate that leads extraction to other programs of the e-graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Aim {
+pub enum Surrogate {
     /// Seconds.
     #[default]
     Time,
     /// Bytes of the constants that the result stores; they outweigh time.
-    Stored,
+    StoredBytes,
     /// Bytes that kernels write; they outweigh time.
-    Written,
-    /// Their squares: large results are avoided first.
-    Large,
+    WrittenBytes,
+    /// Squares of the bytes that kernels write: large results are avoided first.
+    SquaredBytes,
     /// Time and bytes written, about as much of each.
-    Traffic,
+    TimeAndTraffic,
     /// Time, where every operator counts as a launch of its own: few operators.
-    Few,
+    OperatorCount,
 }
 
 /// Axes of an image, which a runtime may have a layout of its own for.
@@ -103,16 +103,16 @@ fn bit(kernels: &[TargetKernel], at: usize) -> u64 {
 /// Seconds that a stored byte counts for: more than a program takes for each.
 const STORED_BYTE: f64 = 1e-3;
 
-/// What an operator is to kernels.
+/// How a target computes one application: its kernel, its role in it, and its work.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// How it shares them.
+    /// How it shares a kernel with others.
     pub role: Role,
     /// The kernel that computes it.
     pub kernel: u32,
-    /// How images lie that the kernel reads and writes.
+    /// Memory layout of the images that the kernel reads and writes.
     pub layout: Layout,
-    /// What it does, but for bytes and a whole launch.
+    /// Its work, except bytes and the launch.
     pub work: Work,
 }
 
@@ -129,7 +129,7 @@ pub struct TargetPrices<'a> {
     library: &'a Library,
     model: CostModel,
     jitter: Option<Jitter>,
-    aim: Aim,
+    surrogate: Surrogate,
     /// What fraction of its traffic a change of layout keeps.
     view: f64,
     /// Names of kernels, views and the rest first.
@@ -186,7 +186,7 @@ impl<'a> TargetPrices<'a> {
             library,
             model: CostModel::of(target),
             jitter: None,
-            aim: Aim::Time,
+            surrogate: Surrogate::Time,
             view: target.figures.get("view").copied().unwrap_or(0.1),
             relayout: target.figures.get("relayout").copied().unwrap_or(0.0),
             takes_any: target.kernels.iter().any(|k| k.epilogue == Epilogue::Any),
@@ -201,13 +201,13 @@ impl<'a> TargetPrices<'a> {
         }
     }
 
-    /// The same by another model.
+    /// The same with another cost model.
     #[must_use]
     pub fn with_model(self, model: CostModel) -> TargetPrices<'a> {
         TargetPrices { model, ..self }
     }
 
-    /// The same, every operator's price off by a factor of its own.
+    /// The same with every operator's price perturbed by a factor of its own.
     #[must_use]
     pub fn jittered(self, jitter: Option<Jitter>) -> TargetPrices<'a> {
         TargetPrices { jitter, ..self }
@@ -219,20 +219,23 @@ impl<'a> TargetPrices<'a> {
         TargetPrices { works: Works::at(self.library, size), ..self }
     }
 
-    /// The same with another aim.
+    /// The same for a surrogate objective.
     #[must_use]
-    pub fn aimed(self, aim: Aim) -> TargetPrices<'a> {
-        TargetPrices { aim, ..self }
+    pub fn with_surrogate(self, surrogate: Surrogate) -> TargetPrices<'a> {
+        TargetPrices { surrogate, ..self }
     }
 
-    /// What a byte of a constant weighs that the result stores, in seconds; `None` if that does not matter.
+    /// Seconds charged for each byte of a constant that the result stores; `None` if storage is free.
     pub fn stored_byte(&self) -> Option<f64> {
-        (self.aim == Aim::Stored).then_some(STORED_BYTE)
+        (self.surrogate == Surrogate::StoredBytes).then_some(STORED_BYTE)
     }
 
-    /// True if the sum of the prices is not what is to be least, but only goes with it.
-    pub fn leads(&self) -> bool {
-        matches!(self.aim, Aim::Written | Aim::Large | Aim::Traffic)
+    /// True if the prices only correlate with the objective, so that their exact optimum is worth no proof.
+    pub fn is_surrogate(&self) -> bool {
+        matches!(
+            self.surrogate,
+            Surrogate::WrittenBytes | Surrogate::SquaredBytes | Surrogate::TimeAndTraffic
+        )
     }
 
     /// Seconds for each byte whose layout changes between kernels.
@@ -269,7 +272,7 @@ impl<'a> TargetPrices<'a> {
         }
         let mut work = self.works.of(id, attrs, args, results);
         work.launches = TIE * preference(self.works.size(), call, results);
-        if self.aim == Aim::Few && call.class != OpClass::View {
+        if self.surrogate == Surrogate::OperatorCount && call.class != OpClass::View {
             work.launches += 1.0;
         }
         if self.allowed.is_some() {
@@ -364,11 +367,11 @@ impl<'a> TargetPrices<'a> {
             };
             return self.model.roofline(dtype, &moved) + relaid;
         }
-        let weight = match self.aim {
-            Aim::Time | Aim::Stored | Aim::Few => 0.0,
-            Aim::Written => 1e-6 * work.written,
-            Aim::Large => 1e-12 * work.written * work.written,
-            Aim::Traffic => 1e-9 * work.written,
+        let weight = match self.surrogate {
+            Surrogate::Time | Surrogate::StoredBytes | Surrogate::OperatorCount => 0.0,
+            Surrogate::WrittenBytes => 1e-6 * work.written,
+            Surrogate::SquaredBytes => 1e-12 * work.written * work.written,
+            Surrogate::TimeAndTraffic => 1e-9 * work.written,
         };
         let seconds = self.model.seconds(self.kernel_name(kernel), dtype, work);
         seconds + relaid + weight

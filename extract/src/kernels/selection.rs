@@ -23,20 +23,9 @@ const LARGEST: usize = 96;
 /// Steps that choosing among the candidates may take.
 const STEPS: u64 = 4_000_000;
 
-/// Covers a program with all that a target has.
+/// Covers a program with all kernels of a target, at its own prices.
 pub fn select_kernels(program: Program, library: &Library, target: &TargetItem) -> Plan {
-    select_kernels_at(program, library, &TargetPrices::new(library, target, None))
-}
-
-/// Covers a program with all that a target has, priced by a model.
-pub fn select_kernels_with(
-    program: Program,
-    library: &Library,
-    target: &TargetItem,
-    model: &CostModel,
-) -> Plan {
-    let prices = TargetPrices::new(library, target, None).with_model(model.clone());
-    select_kernels_at(program, library, &prices)
+    select_kernels_priced(program, library, &TargetPrices::new(library, target, None))
 }
 
 /// Estimated seconds of a program's kernels.
@@ -84,14 +73,18 @@ pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> V
 }
 
 /// Covers a program at these prices.
-pub fn select_kernels_at(program: Program, library: &Library, prices: &TargetPrices<'_>) -> Plan {
-    select_kernels_from(program, &[], library, prices)
+pub fn select_kernels_priced(
+    program: Program,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+) -> Plan {
+    select_kernels_with_incumbent(program, &[], library, prices)
 }
 
-/// The same, but for kernels that were chosen before, which are kept unless others cost less.
-pub fn select_kernels_from(
+/// The same, starting from an incumbent: kernels chosen before, which are kept unless others cost less.
+pub fn select_kernels_with_incumbent(
     program: Program,
-    chosen: &[Vec<NodeId>],
+    incumbent: &[Vec<NodeId>],
     library: &Library,
     prices: &TargetPrices<'_>,
 ) -> Plan {
@@ -99,10 +92,10 @@ pub fn select_kernels_from(
     let opens = |call| !prices.permits(call);
     let open = is_open(&program, library, &opens).then(|| unfold(&program, library, &opens).ok());
     // The nodes of a program that is opened are others.
-    let chosen = if open.is_some() { &[] } else { chosen };
+    let incumbent = if open.is_some() { &[] } else { incumbent };
     let program = open.flatten().unwrap_or(program);
     let sites = Sites::of(&program, library, prices);
-    let mut drafts = sites.choose(chosen, prices);
+    let mut drafts = sites.choose(incumbent, prices);
     let views = drafts.iter().filter(|d| prices.is_view(d.kernel)).flat_map(|d| &d.nodes);
     let views: Vec<usize> = views.copied().collect();
     let views = sites.views(prices, &views);
@@ -116,7 +109,7 @@ pub fn select_kernels_from(
     crate::kernels::order::plan(program, library, kernels, cost)
 }
 
-/// What the nodes of a program are to kernels; a class is a node.
+/// How a target computes each node of a program; a class is a node.
 struct Sites {
     classes: Vec<Class>,
     entries: Vec<OperatorNode>,

@@ -6,7 +6,7 @@
 mod families;
 
 pub use families::FAMILIES;
-use mlc_fuzz::random::Random;
+use mlc_dsl::random::Random;
 
 /// Elements of an input at most.
 const MOST: i64 = 40_000;
@@ -42,7 +42,7 @@ pub const WHOLE: [&str; 8] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u6
 /// The text of a definition of this name, of the family and by the seed.
 pub fn text(family: &str, name: &str, seed: u64) -> Option<String> {
     let (_, write) = FAMILIES.iter().find(|f| f.0 == family)?;
-    let mut w = Writer { random: Random::of(seed, family), parameters: vec![] };
+    let mut w = Writer { random: Random::of_name(seed, family), parameters: vec![] };
     let (result, body) = write(&mut w);
     Some(format!("def {name}({}) -> {result}\n  = {body}\n", w.parameters.join(", ")))
 }

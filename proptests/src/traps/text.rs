@@ -5,8 +5,8 @@
 //! the outputs, `opset 13` the operator set. `_` is an absent input, `f32[4]~` are seeded numbers, `f32[4]+` positive ones.
 
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::random::Random;
 use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
-use mlc_verify::random_inputs::Random;
 use std::collections::BTreeMap;
 
 /// A graph as read from its text.
@@ -242,7 +242,7 @@ fn tensor(word: &str, rest: &mut Rest) -> Result<Option<Tensor>, String> {
 
 fn elements(dtype: DType, shape: Vec<usize>, rest: &mut Rest) -> Result<Tensor, String> {
     let n: usize = shape.iter().product();
-    let mut random = Random::new(n as u64);
+    let mut random = Random::from_state(n as u64);
     if rest.eat("~") {
         let v: Vec<f64> = (0..n).map(|_| 2.0 * random.unit() - 1.0).collect();
         return Ok(Tensor::from_f64(dtype, shape, &v));

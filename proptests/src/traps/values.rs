@@ -2,7 +2,7 @@
 
 use super::text::Graph;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
-use mlc_verify::random_inputs::Random;
+use mlc_dsl::random::Random;
 
 /// What the elements of inputs are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub fn inputs(
         }
     }
     let value = |s: &str| names.iter().position(|n| n == s).map(symbols);
-    let mut random = Random::new(11 + draw as u64);
+    let mut random = Random::from_state(11 + draw as u64);
     program
         .inputs
         .iter()
@@ -112,16 +112,16 @@ fn integer(dtype: DType, bounds: Option<(i64, i64)>, draw: Draw, random: &mut Ra
         (Some(b), _) => b,
         (None, Some((low, high))) if draw == Draw::Extreme => {
             let ends = [low as i64, low as i64 + 1, high.min(i64::MAX as i128) as i64, 0, 1];
-            return ends[random.below(5) as usize];
+            return ends[random.below(5)];
         }
         (None, Some((low, _))) => (low.max(-7) as i64, 7),
         (None, None) => (0, 1),
     };
-    low + random.below((high - low + 1) as u64) as i64
+    low + random.below((high - low + 1) as usize) as i64
 }
 
 fn float(draw: Draw, dtype: DType, random: &mut Random) -> f64 {
-    let of = |list: &[f64], random: &mut Random| list[random.below(list.len() as u64) as usize];
+    let of = |list: &[f64], random: &mut Random| random.pick(list);
     let special = random.unit();
     match draw {
         Draw::Nan if special < 0.15 => f64::NAN,

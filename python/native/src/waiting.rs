@@ -1,7 +1,7 @@
 //! Long work: on a thread of its own, so that the interpreter is free and Ctrl-C ends the wait.
 
 use crate::errors::{raised, refused};
-use mlc_explore::progress::{self, End};
+use mlc_explore::progress::{self, CancellationToken};
 use mlc_rewrite::{Error, ErrorKind};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -35,7 +35,7 @@ impl<'py> Shown<'py> {
                     _ => *latest = Some((stage.to_string(), done)),
                 }
             };
-            progress::watch(Some(Box::new(note)));
+            progress::set_watcher(Some(Box::new(note)));
         });
         // What the work before was at in the end.
         *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -70,10 +70,10 @@ pub fn wait<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, Error> + Send + 'static,
 ) -> PyResult<R> {
     let (to, from) = channel();
-    let end = End::default();
-    let told = end.clone();
+    let token = CancellationToken::default();
+    let of_work = token.clone();
     let work = move || {
-        let work = || progress::under(Some(told), work);
+        let work = || progress::with_token(Some(of_work), work);
         drop(to.send(catch_unwind(AssertUnwindSafe(work))));
     };
     std::thread::Builder::new().name("mlc-rewrite".into()).spawn(work)?;
@@ -85,8 +85,8 @@ pub fn wait<R: Send + 'static>(
             Ok(Ok(done)) => return done.map_err(|e| raised(py, &e)),
             Ok(Err(panic)) => resume_unwind(panic),
             Err(RecvTimeoutError::Timeout) => {
-                py.check_signals().inspect_err(|_| end.tell())?;
-                shown.as_ref().map_or(Ok(()), Shown::look).inspect_err(|_| end.tell())?;
+                py.check_signals().inspect_err(|_| token.cancel())?;
+                shown.as_ref().map_or(Ok(()), Shown::look).inspect_err(|_| token.cancel())?;
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let help = "please report what was called";

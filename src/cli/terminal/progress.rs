@@ -48,7 +48,7 @@ pub fn watch(wanted: bool) {
         .with_finish(ProgressFinish::AndClear);
     appear(&bar);
     let stage = Mutex::new((String::new(), Instant::now()));
-    mlc_explore::progress::watch(Some(Box::new(move |name, done| {
+    mlc_explore::progress::set_watcher(Some(Box::new(move |name, done| {
         let Ok(mut stage) = stage.lock() else { return };
         if stage.0 != name {
             *stage = (name.to_string(), Instant::now());
@@ -72,5 +72,5 @@ pub fn watch(wanted: bool) {
 
 /// Ends the display of stages.
 pub fn done() {
-    mlc_explore::progress::watch(None);
+    mlc_explore::progress::set_watcher(None);
 }

@@ -38,7 +38,7 @@ const MOST: usize = 512 << 20;
 
 /// What an application of constants is made of: which of their bytes, not what is in them.
 #[derive(PartialEq, Eq, Hash)]
-struct Application {
+struct ApplicationKey {
     call: CallId,
     attrs: Vec<Attr>,
     args: Vec<(DType, Vec<usize>, usize, usize)>,
@@ -46,13 +46,13 @@ struct Application {
 
 /// Values of applications of constants, each computed once: of one model many programs are folded whose constants are the same.
 #[derive(Default)]
-pub struct Memo {
+pub struct ConstantMemo {
     /// Beside the operands, so that no others come to lie where they do.
-    known: HashMap<Application, (Vec<Tensor>, Vec<Tensor>)>,
+    known: HashMap<ApplicationKey, (Vec<Tensor>, Vec<Tensor>)>,
     bytes: usize,
 }
 
-impl Memo {
+impl ConstantMemo {
     /// The values of an application of constants, computed unless they are known.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Memo {
             (t.dtype(), t.shape().to_vec(), bytes.as_ptr().addr(), bytes.len())
         };
         let args_at = args.iter().map(place).collect();
-        let what = Application { call, attrs: attrs.to_vec(), args: args_at };
+        let what = ApplicationKey { call, attrs: attrs.to_vec(), args: args_at };
         if let Some((_, made)) = self.known.get(&what) {
             return Ok(made.clone());
         }
@@ -86,15 +86,15 @@ impl Memo {
 }
 
 /// Evaluates applications of constants.
-pub struct Folder {
+pub struct ConstantFolder {
     library: Arc<Library>,
     structural: Structural,
 }
 
-impl Folder {
+impl ConstantFolder {
     /// A folder over the operators of a library.
-    pub fn new(library: Arc<Library>) -> Folder {
-        Folder { structural: Structural::of(&library), library }
+    pub fn new(library: Arc<Library>) -> ConstantFolder {
+        ConstantFolder { structural: Structural::of(&library), library }
     }
 
     /// The value of an application, computed in f64 and rounded once; `None` if the reference interpreter refuses, or would be long, or if its
@@ -221,7 +221,7 @@ mod tests {
         let (library, found) = mlc_dsl::check::library(&[("small.rules", text)]);
         assert!(found.is_empty(), "{found:?}");
         let library = Arc::new(library);
-        let folder = Folder::new(library.clone());
+        let folder = ConstantFolder::new(library.clone());
         let of = |dtype, values: &[f64]| Tensor::from_f64(dtype, vec![values.len()], values);
         let value = |name: &str, args: &[Tensor]| {
             let call = library.find(name).expect("an operator");

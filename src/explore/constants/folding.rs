@@ -1,7 +1,7 @@
 //! Constant folding: what depends only on constants is computed once, before the first run.
 
-pub use crate::constants::evaluation::Memo;
-use crate::constants::repeated;
+use crate::constants::broadcast_constants::one_period;
+pub use crate::constants::evaluation::ConstantMemo;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::canon::Sink;
@@ -34,15 +34,15 @@ pub enum ConstantError {
 /// stays: it costs nothing to read; and so does what would be large ([`resources::folds`]). A constant that repeats more than there was to make it
 /// of is a view of what is repeated.
 pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantError> {
-    Ok(fold_chosen(program, &[], library, &mut Memo::default())?.0)
+    Ok(fold_keeping_kernels(program, &[], library, &mut ConstantMemo::default())?.0)
 }
 
 /// The same with what was computed before, and what is left of the kernels that were chosen for its nodes.
-pub fn fold_chosen(
+pub fn fold_keeping_kernels(
     program: &Program,
     kernels: &[Vec<NodeId>],
     library: &Library,
-    memo: &mut Memo,
+    memo: &mut ConstantMemo,
 ) -> Result<(Program, Vec<Vec<NodeId>>), ConstantError> {
     let n = program.nodes.len();
     let works = Works::new(library);
@@ -165,7 +165,7 @@ fn value(node: usize, output: usize) -> Value {
 
 /// A constant; of one that grew out of smaller ones by repetition, a view of what is repeated.
 fn constant(b: &mut Builder<'_>, tensor: Tensor, grew: bool) -> Result<Value, TypeError> {
-    let Some((part, axes)) = grew.then(|| repeated::part(&tensor)).flatten() else {
+    let Some((part, axes)) = grew.then(|| one_period(&tensor)).flatten() else {
         return Ok(b.constant(tensor));
     };
     let shape: Vec<Extent> = tensor.shape().iter().map(|&n| Extent::from(n as i64)).collect();

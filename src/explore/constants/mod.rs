@@ -1,5 +1,5 @@
 //! What depends on constants alone.
 
+mod broadcast_constants;
 pub(crate) mod evaluation;
 pub mod folding;
-mod repeated;

@@ -1,10 +1,10 @@
 //! Converts chosen nodes to programs, logged terms, proofs and texts.
 
-use super::{Choice, Chosen, Extracted};
+use super::{Choice, Extracted, Producer};
 use crate::graph::language::Head;
 use crate::graph::lower::Explored;
 use crate::proof::log::LogId;
-use crate::proof::{Closure, Proof, ProofStep};
+use crate::proof::{CongruenceClosure, Proof, ProofStep};
 use egg::Id;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::canon::Sink;
@@ -37,10 +37,10 @@ impl Explored {
                     inside.get(&a).unwrap_or_else(|| &values[&a])
                 };
                 let value = match chosen {
-                    Chosen::Leaf(i) => vec![leaves[*i]],
-                    Chosen::Node(n) => match n.head {
+                    Producer::Leaf(i) => vec![leaves[*i]],
+                    Producer::Node(n) => match n.head {
                         Head::Input(i) => vec![inputs(i)],
-                        Head::Const(_) | Head::Series(_) => {
+                        Head::Const(_) | Head::PerCopyConstant(_) => {
                             vec![b.constant(self.constant(n.head, copy).clone())]
                         }
                         Head::Output(i) => vec![arg(&n.args[0])[i as usize]],
@@ -71,8 +71,8 @@ impl Explored {
     pub(crate) fn constant(&self, head: Head, copy: usize) -> &Tensor {
         match head {
             Head::Const(c) => self.graph.consts.get(c),
-            Head::Series(s) => {
-                let all = self.graph.series(s);
+            Head::PerCopyConstant(s) => {
+                let all = self.graph.per_copy_values(s);
                 self.graph.consts.get(*all.get(copy).unwrap_or(&all[0]))
             }
             _ => unreachable!("only constants are asked for"),
@@ -86,8 +86,8 @@ impl Explored {
             let mut inside: HashMap<Id, LogId> = HashMap::new();
             for (id, chosen) in kernel {
                 let log = match chosen {
-                    Chosen::Leaf(_) => self.graph.facts(*id).rep,
-                    Chosen::Node(n) => {
+                    Producer::Leaf(_) => self.graph.facts(*id).rep,
+                    Producer::Node(n) => {
                         let arg = |a: &Id| {
                             let a = self.graph.egg.find(*a);
                             *inside.get(&a).unwrap_or_else(|| &logs[&a])
@@ -106,13 +106,13 @@ impl Explored {
 
     /// Why the extracted program equals the source: `None` only if the log is incomplete.
     pub fn prove(&self, extracted: &Extracted) -> Option<Proof> {
-        self.prove_by(extracted, &mut Closure::new(&self.graph.log))
+        self.prove_by(extracted, &mut CongruenceClosure::new(&self.graph.log))
     }
 
     pub(crate) fn prove_by(
         &self,
         extracted: &Extracted,
-        closure: &mut Closure<'_>,
+        closure: &mut CongruenceClosure<'_>,
     ) -> Option<Proof> {
         let pairs: Vec<(LogId, LogId)> =
             extracted.ends.iter().map(|&(v, end)| (self.source_log(v), end)).collect();
@@ -121,7 +121,7 @@ impl Explored {
 
     /// The earlier equations on values that one side of a step may be computed from.
     pub fn beneath(&self, step: &ProofStep) -> Proof {
-        Closure::of_first(&self.graph.log, step.step).beneath(step.left, step.step)
+        CongruenceClosure::of_first(&self.graph.log, step.step).beneath(step.left, step.step)
     }
 
     /// The logged term of a value of the source.
@@ -145,7 +145,7 @@ impl Explored {
         };
         match head {
             Head::Input(i) => self.source.inputs[i as usize].0.clone(),
-            Head::Const(_) | Head::Series(_) => {
+            Head::Const(_) | Head::PerCopyConstant(_) => {
                 let t = self.constant(head, 0);
                 if t.shape().is_empty() {
                     format!("{}", t.get_f64(0))

@@ -18,7 +18,7 @@ use mlc_extract::{
 };
 use std::collections::{HashMap, HashSet};
 use thiserror::Error;
-use weight_bytes::{Weight, WeightClasses};
+use weight_bytes::{StoredBytePrice, WeightClasses};
 
 /// Why no program was extracted.
 #[derive(Debug, Error)]
@@ -85,11 +85,11 @@ pub struct Choice {
 }
 
 /// The classes inside a kernel and what computes them, operands before users, its result last.
-pub(super) type Kernel = Vec<(Id, Chosen)>;
+pub(super) type Kernel = Vec<(Id, Producer)>;
 
 /// What computes a class.
 #[derive(Clone, Debug)]
-pub(super) enum Chosen {
+pub(super) enum Producer {
     /// The part's leaf of that index.
     Leaf(usize),
     /// A node.
@@ -100,7 +100,7 @@ pub(super) enum Chosen {
 pub(super) struct SubprogramView {
     pub(super) view: EGraphView,
     /// What computes which class.
-    pub(super) entries: Vec<(Id, Chosen)>,
+    pub(super) entries: Vec<(Id, Producer)>,
     /// The entries inside each node of the view; the first nodes are kernels of one entry, in order.
     pub(super) kernels: Vec<KernelCandidate>,
     pub(super) index: HashMap<Id, ClassId>,
@@ -116,7 +116,11 @@ impl SubprogramView {
     }
 
     /// The node of a class whose kernel is one entry that passes.
-    pub(super) fn alone(&self, class: ClassId, passes: impl Fn(&Chosen) -> bool) -> Option<NodeId> {
+    pub(super) fn alone(
+        &self,
+        class: ClassId,
+        passes: impl Fn(&Producer) -> bool,
+    ) -> Option<NodeId> {
         let fits =
             |n: &NodeId| self.entries.get(n.index()).is_some_and(|(_, chosen)| passes(chosen));
         self.view.nodes(class).iter().copied().find(fits)
@@ -232,12 +236,12 @@ impl Explored {
         let shared =
             if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
         let (classes, dtypes) = self.values(&order, &index, prices.works());
-        let mut entries: Vec<(Id, Chosen)> = Vec::new();
+        let mut entries: Vec<(Id, Producer)> = Vec::new();
         let mut sites: Vec<OperatorNode> = Vec::new();
         for id in &order {
             let class = index[id].index() as u32;
             if let Some(&leaf) = leaves.get(id) {
-                entries.push((*id, Chosen::Leaf(leaf)));
+                entries.push((*id, Producer::Leaf(leaf)));
                 sites.push(OperatorNode::free(class));
                 continue;
             }
@@ -256,7 +260,7 @@ impl Explored {
                     Price::Site(site) => site.entry(class, args),
                     Price::Fixed(seconds) => OperatorNode::priced(class, args, seconds),
                 });
-                entries.push((*id, Chosen::Node(n.clone())));
+                entries.push((*id, Producer::Node(n.clone())));
             }
         }
         let price = |kernel: u32, class: u32, work: &Work| {
@@ -276,9 +280,9 @@ impl Explored {
         for r in &part.roots {
             b.add_root(index[&self.class_of(*r)]);
         }
-        let place = |(i, (id, chosen)): (usize, &(Id, Chosen))| match chosen {
-            Chosen::Node(n) => Some(((*id, n.clone()), NodeId::new(i as u32))),
-            Chosen::Leaf(_) => None,
+        let place = |(i, (id, chosen)): (usize, &(Id, Producer))| match chosen {
+            Producer::Node(n) => Some(((*id, n.clone()), NodeId::new(i as u32))),
+            Producer::Leaf(_) => None,
         };
         let by_node = entries.iter().enumerate().filter_map(place).collect();
         for bundle in self.bundles(&by_node) {
@@ -288,7 +292,7 @@ impl Explored {
         let p = SubprogramView { view: b.build()?, entries, kernels, index, stores };
         match prices.stored_byte() {
             Some(per_byte) => {
-                self.weighed(p, &Weight { per_byte, copies: part.copies, shared: &shared })
+                self.weighed(p, &StoredBytePrice { per_byte, copies: part.copies, shared: &shared })
             }
             None => Ok(p),
         }
@@ -314,7 +318,7 @@ impl Explored {
             let shape = *shapes.entry(shape).or_insert(fresh);
             let written: f64 = types.iter().map(|t| works.size().bytes(t)).sum();
             let readers = readers.get(id).copied().unwrap_or(0);
-            let fixed = self.graph.facts(*id).fed_by_constants;
+            let fixed = self.graph.facts(*id).is_constant;
             classes.push(Class { shape, read: written, written, readers, fixed });
             dtypes.push(types.first().map_or(DType::F32, |t| t.dtype));
         }
@@ -354,7 +358,7 @@ impl Explored {
             for id in order.iter().rev().filter(|id| !leaves.contains_key(id)) {
                 let common = |n: &ENode| match n.head {
                     Head::Input(i) => !part.own.contains(&i) && !part.barred.contains(&i),
-                    Head::Series(_) => false,
+                    Head::PerCopyConstant(_) => false,
                     _ => n.args.iter().all(|&a| shared.contains(&egg.find(a))),
                 };
                 if !shared.contains(id) && egg[*id].nodes.iter().any(common) {
@@ -400,7 +404,7 @@ impl Explored {
         let (call, attrs) = match n.head {
             Head::Apply(call, attrs) => (call, attrs),
             // Of equal constants the smaller one is kept: a repetition is read, not stored.
-            Head::Const(_) | Head::Series(_) => {
+            Head::Const(_) | Head::PerCopyConstant(_) => {
                 let bytes = self.constant(n.head, 0).bytes().len();
                 return Some(Price::Fixed(BYTE * bytes as f64));
             }
@@ -408,12 +412,12 @@ impl Explored {
         };
         let args: Vec<&Type> = n.args.iter().map(|&a| graph.type_of(a)).collect();
         let results = &graph.facts(class).types;
-        let fed = graph.facts(class).fed_by_constants;
-        if fed && !n.args.iter().all(|&a| graph.facts(a).fed_by_constants) {
+        let fed = graph.facts(class).is_constant;
+        if fed && !n.args.iter().all(|&a| graph.facts(a).is_constant) {
             return None;
         }
         let attrs = graph.attrs(attrs);
-        if graph.facts(class).settled {
+        if graph.facts(class).is_foldable {
             // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long is left to the run.
             let price = prices.alone(call, attrs, &args, results).unwrap_or(1e-3);
             let once = runs_once(prices.works(), &graph.library, call, attrs, &args, results);
@@ -440,7 +444,7 @@ impl Explored {
         let egg = &self.graph.egg;
         let mut choice: Vec<Option<NodeId>> = vec![None; p.view.class_count()];
         for c in p.index.values() {
-            choice[c.index()] = p.alone(*c, |chosen| matches!(chosen, Chosen::Leaf(_)));
+            choice[c.index()] = p.alone(*c, |chosen| matches!(chosen, Producer::Leaf(_)));
         }
         for (node, (classes, _)) in self.source.nodes.iter().zip(&self.places) {
             for &class in classes {
@@ -452,7 +456,7 @@ impl Explored {
                 let wanted = |n: &ENode| match (&node.kind, n.head) {
                     (NodeKind::Input(i), Head::Input(j)) => *i == j,
                     (NodeKind::Const(a), Head::Const(b)) => *a == b,
-                    (NodeKind::Const(_), Head::Series(_)) => true,
+                    (NodeKind::Const(_), Head::PerCopyConstant(_)) => true,
                     (NodeKind::Apply(call, attrs), Head::Apply(c, id)) => {
                         *call == c
                             && **self.graph.attrs(id) == **attrs
@@ -466,13 +470,13 @@ impl Explored {
                     _ => false,
                 };
                 choice[c.index()] =
-                    p.alone(c, |chosen| matches!(chosen, Chosen::Node(node) if wanted(node)));
+                    p.alone(c, |chosen| matches!(chosen, Producer::Node(node) if wanted(node)));
             }
         }
         // The applications behind the outputs of operators with several.
         for i in 0..choice.len() {
             if let Some(n) = choice[i]
-                && matches!(&p.entries[n.index()].1, Chosen::Node(n) if matches!(n.head, Head::Output(_)))
+                && matches!(&p.entries[n.index()].1, Producer::Node(n) if matches!(n.head, Head::Output(_)))
             {
                 let whole = p.view.children(n)[0];
                 if choice[whole.index()].is_none() {

@@ -4,7 +4,7 @@
 //! This is computed from the first at the price of its bytes or, if a change of layout enlarges it, by that change from
 //! the stored operand, which is what folding leaves. Constants that only other constants are computed from cost nothing.
 
-use super::{Chosen, ExtractionError, Kernel, SubprogramView};
+use super::{ExtractionError, Kernel, Producer, SubprogramView};
 use crate::graph::language::{ENode, Head};
 use crate::graph::lower::Explored;
 use egg::Id;
@@ -24,7 +24,7 @@ pub(crate) struct WeightClasses {
 }
 
 /// The price of one stored byte, and how many copies share what is stored once for all.
-pub(crate) struct Weight<'a> {
+pub(crate) struct StoredBytePrice<'a> {
     /// Seconds that a byte counts for.
     pub per_byte: f64,
     /// Copies of the part.
@@ -33,7 +33,7 @@ pub(crate) struct Weight<'a> {
     pub shared: &'a HashSet<Id>,
 }
 
-impl Weight<'_> {
+impl StoredBytePrice<'_> {
     fn of(&self, id: Id, bytes: f64) -> f64 {
         let copies = if self.shared.contains(&id) { self.copies } else { 1 };
         self.per_byte * bytes / copies as f64
@@ -48,7 +48,7 @@ impl Explored {
     /// True if folding replaces the class by its value.
     fn folds(&self, id: Id) -> bool {
         let facts = self.graph.facts(id);
-        facts.fed_by_constants && facts.types.iter().all(|t| elements(t).is_some())
+        facts.is_constant && facts.types.iter().all(|t| elements(t).is_some())
     }
 
     fn stored_bytes(&self, id: Id) -> f64 {
@@ -69,7 +69,7 @@ impl Explored {
     pub(crate) fn weighed(
         &self,
         p: SubprogramView,
-        weight: &Weight<'_>,
+        weight: &StoredBytePrice<'_>,
     ) -> Result<SubprogramView, ExtractionError> {
         let old = p.view.clone();
         let mut b = EGraphViewBuilder::new();
@@ -78,7 +78,8 @@ impl Explored {
         for (id, class) in &p.index {
             of_class[class.index()] = Some(*id);
         }
-        let is_leaf = |c: ClassId| p.alone(c, |chosen| matches!(chosen, Chosen::Leaf(_))).is_some();
+        let is_leaf =
+            |c: ClassId| p.alone(c, |chosen| matches!(chosen, Producer::Leaf(_))).is_some();
         let folded = |c: ClassId| of_class[c.index()].filter(|id| self.folds(*id) && !is_leaf(c));
         let mut stores = WeightClasses { first: old.node_count(), ..WeightClasses::default() };
         let mut stored: HashMap<ClassId, ClassId> = HashMap::new();
@@ -103,10 +104,10 @@ impl Explored {
                 .collect();
             let mut price = old.cost(n).seconds();
             let head = p.entries.get(i).and_then(|(id, chosen)| match chosen {
-                Chosen::Node(n) => Some((id, n.head)),
-                Chosen::Leaf(_) => None,
+                Producer::Node(n) => Some((id, n.head)),
+                Producer::Leaf(_) => None,
             });
-            if let Some((id, head @ (Head::Const(_) | Head::Series(_)))) = head
+            if let Some((id, head @ (Head::Const(_) | Head::PerCopyConstant(_)))) = head
                 && runs
             {
                 price += weight.of(*id, self.constant(head, 0).bytes().len() as f64);
@@ -122,7 +123,7 @@ impl Explored {
             b.add_node(own, &[class], Cost::new(weight.of(id, self.stored_bytes(id))));
             stores.nodes.push((id, None));
             for &n in old.nodes(class) {
-                let Some((_, Chosen::Node(node))) = p.entries.get(n.index()) else { continue };
+                let Some((_, Producer::Node(node))) = p.entries.get(n.index()) else { continue };
                 if self.enlarges(id, node) {
                     let arg = store(old.children(n)[0], &mut b, &mut wanted);
                     b.add_node(own, &[arg], old.cost(n));
@@ -154,7 +155,7 @@ impl Explored {
         for n in &order {
             let store = n.index().checked_sub(p.stores.first).and_then(|i| p.stores.nodes.get(i));
             if let Some((id, Some(node))) = store {
-                let kernel = vec![(*id, Chosen::Node(node.clone()))];
+                let kernel = vec![(*id, Producer::Node(node.clone()))];
                 layouts.insert(*id, kernel.clone());
                 of.entry(*id).or_insert(kernel);
             }
@@ -191,8 +192,8 @@ impl Explored {
     fn reads(&self, kernel: &Kernel) -> Vec<Id> {
         let inside: HashSet<Id> = kernel.iter().map(|(id, _)| *id).collect();
         let nodes = kernel.iter().filter_map(|(_, chosen)| match chosen {
-            Chosen::Node(n) => Some(n),
-            Chosen::Leaf(_) => None,
+            Producer::Node(n) => Some(n),
+            Producer::Leaf(_) => None,
         });
         let args = nodes.flat_map(|n| &n.args).map(|&a| self.graph.egg.find(a));
         args.filter(|a| !inside.contains(a)).collect()
@@ -208,7 +209,7 @@ impl SubprogramView {
                 let Some(below) = below else { return false };
                 let stored = &self.stores.nodes[n.index() - self.stores.first].1;
                 let below = self.entries.get(below.index()).map(|(_, chosen)| chosen);
-                matches!((below, stored), (Some(Chosen::Node(a)), Some(b)) if a == b)
+                matches!((below, stored), (Some(Producer::Node(a)), Some(b)) if a == b)
             };
             let nodes = self.view.nodes(*own);
             choice[own.index()] = nodes.iter().find(same).or(nodes.first()).copied();

@@ -10,9 +10,9 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttrsId(pub u32);
 
-/// Index of a series of constants.
+/// Index of a per-copy constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SeriesId(pub u32);
+pub struct PerCopyId(pub u32);
 
 /// What an e-node is, its arguments aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub enum Head {
     /// A constant.
     Const(ConstId),
     /// A constant that is another one in every copy of a repeated block.
-    Series(SeriesId),
+    PerCopyConstant(PerCopyId),
     /// An operator with its attributes.
     Apply(CallId, AttrsId),
     /// One output of an operator with several.
@@ -59,24 +59,24 @@ impl Language for ENode {
 
 /// The value of a class that only constants feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum ConstantValue {
     /// One value.
-    One(ConstId),
+    Single(ConstId),
     /// One in every copy of a repeated block.
-    Each(SeriesId),
+    PerCopy(PerCopyId),
 }
 
 /// What is known of a class.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ClassFacts {
     /// One type per output of its nodes (one but for operators with several outputs).
     pub types: Arc<[Type]>,
     /// Only constants feed it.
-    pub fed_by_constants: bool,
+    pub is_constant: bool,
     /// It is computed before the first run: only constants feed it, and no symbol decides it.
-    pub settled: bool,
+    pub is_foldable: bool,
     /// Its value, if that has been computed.
-    pub value: Option<Known>,
+    pub value: Option<ConstantValue>,
     /// The number that all its elements are.
     pub uniform: Option<f64>,
     /// The oldest logged term of the class.
@@ -86,36 +86,36 @@ pub struct Facts {
 /// The analysis. What a new node's facts are is computed by the graph before it is added.
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
-    /// Facts of the node that is being added.
-    pub next: Option<Facts>,
+    /// ClassFacts of the node that is being added.
+    pub next: Option<ClassFacts>,
 }
 
 /// The e-graph.
 pub type Egg = EGraph<ENode, Analysis>;
 
 impl egg::Analysis<ENode> for Analysis {
-    type Data = Facts;
+    type Data = ClassFacts;
 
-    fn make(egraph: &mut Egg, _node: &ENode, _id: Id) -> Facts {
+    fn make(egraph: &mut Egg, _node: &ENode, _id: Id) -> ClassFacts {
         // While a class is rebuilt no facts stand ready; merging keeps those it has.
-        egraph.analysis.next.clone().unwrap_or(Facts {
+        egraph.analysis.next.clone().unwrap_or(ClassFacts {
             types: Arc::from(Vec::new()),
-            fed_by_constants: false,
-            settled: false,
+            is_constant: false,
+            is_foldable: false,
             value: None,
             uniform: None,
             rep: LogId(u32::MAX),
         })
     }
 
-    fn merge(&mut self, a: &mut Facts, b: Facts) -> DidMerge {
+    fn merge(&mut self, a: &mut ClassFacts, b: ClassFacts) -> DidMerge {
         if a.types.is_empty() {
             a.types = b.types.clone();
         }
         // No fact of a class depends on facts of its arguments that could still change for the
         // better, so parents need no second look.
-        a.fed_by_constants |= b.fed_by_constants;
-        a.settled |= b.settled;
+        a.is_constant |= b.is_constant;
+        a.is_foldable |= b.is_foldable;
         a.value = a.value.or(b.value);
         a.uniform = a.uniform.or(b.uniform);
         a.rep = a.rep.min(b.rep);

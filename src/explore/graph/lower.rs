@@ -48,23 +48,23 @@ impl Explored {
 
 /// Constants that are others in every copy of a repeated block: by the node that holds that of the copy
 /// which is explored, all of them.
-pub type Series = HashMap<NodeId, Vec<Tensor>>;
+pub type PerCopyConstants = HashMap<NodeId, Vec<Tensor>>;
 
 /// Explores what the laws of these indices make of a program.
 pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Limits) -> Explored {
-    explore_series(library, source, &Series::new(), laws, limits)
+    explore_per_copy(library, source, &PerCopyConstants::new(), laws, limits)
 }
 
 /// The same where some constants stand for one in every copy of a block: what is found holds for each.
-pub fn explore_series(
+pub fn explore_per_copy(
     library: Arc<Library>,
     source: Program,
-    series: &Series,
+    per_copy: &PerCopyConstants,
     laws: &[u32],
     limits: &Limits,
 ) -> Explored {
     let mut graph = Graph::new(library, source.consts.clone(), usize::MAX);
-    let places = lower(&mut graph, &source, series);
+    let places = lower(&mut graph, &source, per_copy);
     graph.egg.rebuild();
     graph.seal(uses(&source, &places));
     graph.set_limit(limits.nodes.max(graph.node_count()));
@@ -94,7 +94,11 @@ fn uses(source: &Program, places: &[(Vec<Id>, LogId)]) -> Vec<(Id, Id)> {
 
 /// Adds a program's nodes. Definitions are joined with their bodies at once, so that every class has a
 /// program of primitive operators whatever limit exploration hits.
-fn lower(graph: &mut Graph, source: &Program, series: &Series) -> Vec<(Vec<Id>, LogId)> {
+fn lower(
+    graph: &mut Graph,
+    source: &Program,
+    per_copy: &PerCopyConstants,
+) -> Vec<(Vec<Id>, LogId)> {
     let mut places: Vec<(Vec<Id>, LogId)> = Vec::with_capacity(source.nodes.len());
     let mut expanded: HashMap<Id, ()> = HashMap::new();
     for (i, node) in source.nodes.iter().enumerate() {
@@ -104,10 +108,10 @@ fn lower(graph: &mut Graph, source: &Program, series: &Series) -> Vec<(Vec<Id>, 
             NodeKind::Input(i) => {
                 graph.add_input(*i, node.types[0].clone()).into_iter().collect::<Vec<_>>()
             }
-            NodeKind::Const(c) => match series.get(&NodeId(i as u32)) {
+            NodeKind::Const(c) => match per_copy.get(&NodeId(i as u32)) {
                 Some(all) => {
                     let all: Vec<_> = all.iter().map(|t| graph.consts.intern(t.clone())).collect();
-                    graph.add_series(&all).into_iter().collect()
+                    graph.add_per_copy_constant(&all).into_iter().collect()
                 }
                 None => graph.add_const(*c).into_iter().collect(),
             },

@@ -6,10 +6,10 @@
 pub(crate) mod language;
 pub(crate) mod lower;
 
-use super::constants::evaluation::Folder;
-use super::proof::log::{Equation, Log, LogId, Reason};
+use super::constants::evaluation::ConstantFolder;
+use super::proof::log::{Equation, LogId, ProofLog, Reason};
 use egg::Id;
-use language::{Analysis, AttrsId, ENode, Egg, Facts, Head, Known, SeriesId};
+use language::{Analysis, AttrsId, ClassFacts, ConstantValue, ENode, Egg, Head, PerCopyId};
 use mlc_dsl::ir::canon::{Sink, Structural};
 use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
@@ -29,19 +29,19 @@ pub struct Graph {
     pub structural: Structural,
     pub consts: Consts,
     /// Provenance.
-    pub log: Log,
+    pub log: ProofLog,
     /// The round that is being run; 0 while the program is read.
     pub round: u32,
     attrs: Vec<Arc<[Attr]>>,
     attrs_by_value: HashMap<Arc<[Attr]>, AttrsId>,
-    series: Vec<Arc<[ConstId]>>,
-    series_by_value: HashMap<Arc<[ConstId]>, SeriesId>,
+    per_copy: Vec<Arc<[ConstId]>>,
+    per_copy_by_value: HashMap<Arc<[ConstId]>, PerCopyId>,
     predicates: Mutex<HashMap<(ConstId, &'static str), bool>>,
     /// Classes that are computed without a number, as of the beginning of the round.
     pub(super) without_scalar_factor: HashSet<Id>,
     /// Constants that laws compute of finite ones and that are infinite: no law may go by way of them.
     overflowed: HashSet<Id>,
-    folder: Folder,
+    folder: ConstantFolder,
     nodes: usize,
     limit: usize,
     hit_limit: bool,
@@ -67,15 +67,15 @@ impl Graph {
         Graph {
             egg: Egg::new(Analysis::default()),
             structural: Structural::of(&library),
-            folder: Folder::new(library.clone()),
+            folder: ConstantFolder::new(library.clone()),
             library,
             consts,
-            log: Log::default(),
+            log: ProofLog::default(),
             round: 0,
             attrs: Vec::new(),
             attrs_by_value: HashMap::new(),
-            series: Vec::new(),
-            series_by_value: HashMap::new(),
+            per_copy: Vec::new(),
+            per_copy_by_value: HashMap::new(),
             predicates: Mutex::default(),
             without_scalar_factor: HashSet::new(),
             overflowed: HashSet::new(),
@@ -145,7 +145,7 @@ impl Graph {
     }
 
     /// How many nodes may still be added.
-    pub fn room(&self) -> usize {
+    pub fn remaining_nodes(&self) -> usize {
         self.limit.saturating_sub(self.nodes)
     }
 
@@ -160,7 +160,7 @@ impl Graph {
     }
 
     /// The facts of a class.
-    pub fn facts(&self, id: Id) -> &Facts {
+    pub fn facts(&self, id: Id) -> &ClassFacts {
         &self.egg[id].data
     }
 
@@ -191,7 +191,12 @@ impl Graph {
     }
 
     /// Adds a node with its facts; `None` if the limit is reached and the node is new.
-    fn add(&mut self, head: Head, args: &[Id], facts: impl FnOnce(LogId) -> Facts) -> Option<Id> {
+    fn add(
+        &mut self,
+        head: Head,
+        args: &[Id],
+        facts: impl FnOnce(LogId) -> ClassFacts,
+    ) -> Option<Id> {
         let node = ENode { head, args: args.iter().map(|&a| self.egg.find(a)).collect() };
         let reps = node.args.iter().map(|&a| self.facts(a).rep).collect();
         if let Some(id) = self.egg.lookup(node.clone()) {
@@ -211,10 +216,10 @@ impl Graph {
 
     /// The class of an input.
     pub fn add_input(&mut self, index: u32, ty: Type) -> Option<Id> {
-        self.add(Head::Input(index), &[], |rep| Facts {
+        self.add(Head::Input(index), &[], |rep| ClassFacts {
             types: Arc::from(vec![ty]),
-            fed_by_constants: false,
-            settled: false,
+            is_constant: false,
+            is_foldable: false,
             value: None,
             uniform: None,
             rep,
@@ -231,11 +236,11 @@ impl Graph {
         let known = self.nodes;
         // What is not read cannot be computed with before the first run.
         let read = tensor.unread().is_none();
-        let class = self.add(Head::Const(id), &[], |rep| Facts {
+        let class = self.add(Head::Const(id), &[], |rep| ClassFacts {
             types: Arc::from(vec![ty]),
-            fed_by_constants: read,
-            settled: read,
-            value: read.then_some(Known::One(id)),
+            is_constant: read,
+            is_foldable: read,
+            value: read.then_some(ConstantValue::Single(id)),
             uniform,
             rep,
         })?;
@@ -257,44 +262,44 @@ impl Graph {
     }
 
     /// The class of a constant that is another one in every copy of a repeated block.
-    pub fn add_series(&mut self, values: &[ConstId]) -> Option<Id> {
+    pub fn add_per_copy_constant(&mut self, values: &[ConstId]) -> Option<Id> {
         let (&first, rest) = values.split_first()?;
         if rest.iter().all(|&v| v == first) {
             return self.add_const(first);
         }
-        let id = match self.series_by_value.get(values) {
+        let id = match self.per_copy_by_value.get(values) {
             Some(&id) => id,
             None => {
-                let id = SeriesId(self.series.len() as u32);
+                let id = PerCopyId(self.per_copy.len() as u32);
                 let values: Arc<[ConstId]> = Arc::from(values);
-                self.series.push(values.clone());
-                self.series_by_value.insert(values, id);
+                self.per_copy.push(values.clone());
+                self.per_copy_by_value.insert(values, id);
                 id
             }
         };
         let tensor = self.consts.get(first);
         let ty = Type::known(tensor.dtype(), tensor.shape());
         let read = values.iter().all(|&v| self.consts.get(v).unread().is_none());
-        self.add(Head::Series(id), &[], |rep| Facts {
+        self.add(Head::PerCopyConstant(id), &[], |rep| ClassFacts {
             types: Arc::from(vec![ty]),
-            fed_by_constants: read,
-            settled: read,
-            value: read.then_some(Known::Each(id)),
+            is_constant: read,
+            is_foldable: read,
+            value: read.then_some(ConstantValue::PerCopy(id)),
             uniform: None,
             rep,
         })
     }
 
-    /// The constants of a series, one for each copy.
-    pub fn series(&self, id: SeriesId) -> &[ConstId] {
-        &self.series[id.0 as usize]
+    /// The values of a per-copy constant, one for each copy.
+    pub fn per_copy_values(&self, id: PerCopyId) -> &[ConstId] {
+        &self.per_copy[id.0 as usize]
     }
 
     /// The constants that a class stands for: one, or one for each copy; none if its value is not known.
     fn values(&self, id: Id) -> Vec<ConstId> {
         match self.facts(id).value {
-            Some(Known::One(c)) => vec![c],
-            Some(Known::Each(s)) => self.series(s).to_vec(),
+            Some(ConstantValue::Single(c)) => vec![c],
+            Some(ConstantValue::PerCopy(s)) => self.per_copy_values(s).to_vec(),
             None => vec![],
         }
     }
@@ -366,8 +371,8 @@ impl Graph {
         types: Vec<Type>,
         args: &[Id],
     ) -> Option<Vec<Id>> {
-        let fed = args.iter().all(|&a| self.facts(a).fed_by_constants);
-        let settled = self.is_settled(call, &attrs, &types, args);
+        let fed = args.iter().all(|&a| self.facts(a).is_constant);
+        let is_foldable = self.folds_ahead(call, &attrs, &types, args);
         let known = self.nodes;
         let attrs_id = self.intern(attrs.clone());
         let types: Arc<[Type]> = Arc::from(types);
@@ -375,7 +380,14 @@ impl Graph {
         let moves = self.library.call(call).class == OpClass::View && args.len() == 1;
         let uniform = if moves { self.facts(args[0]).uniform } else { None };
         let facts = |types: Arc<[Type]>| {
-            move |rep| Facts { types, fed_by_constants: fed, settled, value: None, uniform, rep }
+            move |rep| ClassFacts {
+                types,
+                is_constant: fed,
+                is_foldable,
+                value: None,
+                uniform,
+                rep,
+            }
         };
         let whole = self.add(Head::Apply(call, attrs_id), args, facts(types.clone()))?;
         let mut out = vec![whole];
@@ -399,14 +411,14 @@ impl Graph {
     }
 
     /// Whether an application is computed before the first run. So is a repetition: it is read where it comes from.
-    fn is_settled(&self, call: CallId, attrs: &[Attr], types: &[Type], args: &[Id]) -> bool {
+    fn folds_ahead(&self, call: CallId, attrs: &[Attr], types: &[Type], args: &[Id]) -> bool {
         let count = |t: &Type| t.shape.iter().fold(Extent::from(1), |n, e| &n * e);
         let repeats = |&a: &Id| {
             self.library.call(call).class == OpClass::View
                 && count(&types[0]).div_exact(&count(self.type_of(a))).is_some()
         };
         let known = |t: &Type| t.known_shape().is_some();
-        args.iter().all(|&a| self.facts(a).settled)
+        args.iter().all(|&a| self.facts(a).is_foldable)
             && (attrs.iter().all(Attr::is_known)
                 && types.iter().all(known)
                 && args.iter().all(|&a| known(self.type_of(a)))
@@ -459,7 +471,7 @@ impl Graph {
             let Some(result) = self.evaluated(call, attrs, ty, &values, class) else { return };
             results.push(self.consts.intern(result));
         }
-        if let Some(c) = self.add_series(&results) {
+        if let Some(c) = self.add_per_copy_constant(&results) {
             self.union(class, c, Reason::ConstantFolding);
         }
     }

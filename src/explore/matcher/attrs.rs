@@ -1,6 +1,6 @@
 //! Matches attributes and numbers: names are bound; everything else is compared, now or once its names are bound.
 
-use super::{Matcher, Next, State};
+use super::{Continuation, Matcher, PartialMatch};
 use mlc_dsl::eval::list_patterns::{self, ListFit};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, Expr};
@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 
 impl Matcher<'_> {
     /// True if everything deferred agrees. Lists bind the names of their entries now, if they could not before.
-    pub(crate) fn settled(&self, st: &mut State) -> bool {
-        let State { env, pending, .. } = st;
+    pub(crate) fn deferred_agree(&self, st: &mut PartialMatch) -> bool {
+        let PartialMatch { env, pending, .. } = st;
         let open = |n: &str| is_attr(self.law, n);
         let mut waiting: Vec<&(Expr, Attr)> = pending.iter().collect();
         loop {
@@ -25,7 +25,7 @@ impl Matcher<'_> {
                     agrees = false;
                     false
                 }
-                ListFit::Later => match self.solved(e, a, env) {
+                ListFit::Later => match self.solve_for_name(e, a, env) {
                     Some(fits) => {
                         agrees &= fits;
                         false
@@ -44,7 +44,7 @@ impl Matcher<'_> {
 
     /// Binds the name that a number tells, if it is one that stands nowhere by itself; whether it has the kind of the name and yields
     /// the number.
-    fn solved(&self, e: &Expr, a: &Attr, env: &mut Env) -> Option<bool> {
+    fn solve_for_name(&self, e: &Expr, a: &Attr, env: &mut Env) -> Option<bool> {
         if self.compiled.solved.is_empty() {
             return None;
         }
@@ -58,7 +58,7 @@ impl Matcher<'_> {
     }
 
     /// Binds or compares attributes that follow from the types: the positions of axes.
-    pub(crate) fn derive(&self, st: &mut State) -> bool {
+    pub(crate) fn derive(&self, st: &mut PartialMatch) -> bool {
         for a in &self.law.attrs {
             let Some(of) = a.ty.axis() else { continue };
             let dims = self.law.vars.iter().filter_map(|v| v.ty.dims.as_ref());
@@ -84,8 +84,8 @@ impl Matcher<'_> {
         e: &Expr,
         v: f64,
         dtype: DType,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         if let Some(n) = e.as_name()
             && is_attr(self.law, n)
@@ -125,7 +125,7 @@ impl Matcher<'_> {
     }
 
     /// An attribute against an expression: a bare name is bound, as are those in a list; anything else is compared.
-    pub(crate) fn attr(&self, e: &Expr, a: &Attr, st: &mut State) -> bool {
+    pub(crate) fn attr(&self, e: &Expr, a: &Attr, st: &mut PartialMatch) -> bool {
         if let Some(n) = e.as_name()
             && is_attr(self.law, n)
         {

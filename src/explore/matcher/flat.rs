@@ -1,8 +1,8 @@
 //! Matches sums and products on their flattened views: assigns operands, and determines what is left over.
 
 use super::attrs::close;
-use super::flatten::View;
-use super::{Binding, Matcher, Next, Rest, State};
+use super::flatten::FlatView;
+use super::{Binding, Continuation, LeftoverOperands, Matcher, PartialMatch};
 use crate::graph::language::{ENode, Head};
 use egg::Id;
 use mlc_dsl::eval::eval;
@@ -24,8 +24,8 @@ impl Matcher<'_> {
         args: &[PatId],
         scalar: Option<&Expr>,
         class: Id,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         let unit = self.graph.library.call(call).unit;
         let ([arg], Some(e), Some(unit), false) = (args, scalar, unit, self.flat.exact) else {
@@ -55,8 +55,8 @@ impl Matcher<'_> {
         scalar: Option<&Expr>,
         class: Id,
         root: bool,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         if scalar.is_some()
             && self.compiled.numbered
@@ -87,7 +87,11 @@ impl Matcher<'_> {
                 self.number(call, scalar, view.scalar, unit, dtype, root, st, &mut |st, left| {
                     let saved = st.rest.take();
                     if partial || left.is_some() {
-                        st.rest = Some(Rest { call, operands: operands.clone(), scalar: left });
+                        st.rest = Some(LeftoverOperands {
+                            call,
+                            operands: operands.clone(),
+                            scalar: left,
+                        });
                     }
                     let flow = next(st);
                     st.rest = saved;
@@ -104,12 +108,12 @@ impl Matcher<'_> {
         &self,
         call: CallId,
         args: &[PatId],
-        view: &View,
+        view: &FlatView,
         number: f64,
         class: Id,
         root: bool,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         let moves_nothing = self.compiled.numbered
             && self.graph.without_scalar_factor.contains(&self.graph.egg.find(class));
@@ -133,7 +137,7 @@ impl Matcher<'_> {
                     let saved = st.rest.take();
                     if partial {
                         let operands = operands.clone();
-                        st.rest = Some(Rest { call, operands, scalar: None });
+                        st.rest = Some(LeftoverOperands { call, operands, scalar: None });
                     }
                     let flow = next(st);
                     st.rest = saved;
@@ -166,8 +170,8 @@ impl Matcher<'_> {
         variable: usize,
         value: f64,
         class: Id,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         let ty = self.graph.type_of(class);
         let dtype = ty.dtype;
@@ -210,8 +214,8 @@ impl Matcher<'_> {
         unit: Option<f64>,
         dtype: DType,
         root: bool,
-        st: &mut State,
-        next: &mut dyn FnMut(&mut State, Option<f64>) -> ControlFlow<()>,
+        st: &mut PartialMatch,
+        next: &mut dyn FnMut(&mut PartialMatch, Option<f64>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         match (wanted, found) {
             (None, None) => next(st, None),
@@ -253,10 +257,10 @@ impl Matcher<'_> {
     fn assign(
         &self,
         args: &[PatId],
-        view: &View,
+        view: &FlatView,
         used: &mut [bool],
-        st: &mut State,
-        next: &mut dyn FnMut(&mut State, &[bool]) -> ControlFlow<()>,
+        st: &mut PartialMatch,
+        next: &mut dyn FnMut(&mut PartialMatch, &[bool]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let [p, rest @ ..] = args else { return next(st, used) };
         let mut tried: Vec<Id> = Vec::new();

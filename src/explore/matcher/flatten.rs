@@ -20,32 +20,32 @@ pub(crate) const DEPTH: usize = 3;
 
 /// One view of a class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct View {
+pub struct FlatView {
     /// The operands, sorted; none is a number unless the operator merges none.
     pub operands: Vec<Id>,
     /// All numbers among the operands as one.
     pub scalar: Option<f64>,
 }
 
-type Known = HashMap<(CallId, Id), Rc<Vec<View>>>;
+type FlatViews = HashMap<(CallId, Id), Rc<Vec<FlatView>>>;
 
 /// Views by operator and class, for one round of search.
-pub struct Flattenings {
+pub struct FlatViewCache {
     /// Look through nothing: bits must stay, so nothing may be regrouped.
     pub exact: bool,
     /// Values that the program as read uses more than once.
     shared: HashSet<Id>,
-    known: RefCell<Known>,
+    known: RefCell<FlatViews>,
 }
 
-impl Flattenings {
+impl FlatViewCache {
     /// No views yet.
-    pub fn new(graph: &Graph, exact: bool) -> Flattenings {
-        Flattenings { exact, shared: graph.shared_values(), known: RefCell::default() }
+    pub fn new(graph: &Graph, exact: bool) -> FlatViewCache {
+        FlatViewCache { exact, shared: graph.shared_values(), known: RefCell::default() }
     }
 
     /// The views of a class that look through at least one node of the operator.
-    pub fn views(&self, graph: &Graph, call: CallId, class: Id) -> Rc<Vec<View>> {
+    pub fn views(&self, graph: &Graph, call: CallId, class: Id) -> Rc<Vec<FlatView>> {
         let class = graph.egg.find(class);
         if let Some(v) = self.known.borrow().get(&(call, class)) {
             return v.clone();
@@ -65,9 +65,9 @@ impl Flattenings {
         class: Id,
         path: &mut Vec<Id>,
         depth: usize,
-    ) -> Vec<View> {
-        let mut out: Vec<View> = Vec::new();
-        let push = |l: &View, r: &View, out: &mut Vec<View>| {
+    ) -> Vec<FlatView> {
+        let mut out: Vec<FlatView> = Vec::new();
+        let push = |l: &FlatView, r: &FlatView, out: &mut Vec<FlatView>| {
             if let Some(v) = join(graph, call, l, r)
                 && !out.contains(&v)
             {
@@ -102,7 +102,7 @@ impl Flattenings {
         id: Id,
         path: &mut Vec<Id>,
         depth: usize,
-    ) -> Vec<View> {
+    ) -> Vec<FlatView> {
         let id = graph.egg.find(id);
         let own = itself(graph, call, id);
         if own.operands.is_empty() {
@@ -129,19 +129,20 @@ impl Flattenings {
 }
 
 /// The view of an argument that looks through nothing: a number, or the class.
-fn itself(graph: &Graph, call: CallId, id: Id) -> View {
+fn itself(graph: &Graph, call: CallId, id: Id) -> FlatView {
     let merges = graph.library.call(call).arithmetic().is_some();
     match graph.facts(id).uniform.filter(|_| merges) {
-        Some(v) => View { operands: vec![], scalar: Some(v) },
-        None => View { operands: vec![graph.egg.find(id)], scalar: None },
+        Some(v) => FlatView { operands: vec![], scalar: Some(v) },
+        None => FlatView { operands: vec![graph.egg.find(id)], scalar: None },
     }
 }
 
 /// Drops views of which another has the same operands with fewer constants among them: constants that
 /// were merged once need not be matched apart, in every grouping, each rounded in its own way.
-fn drop_loose_constants(graph: &Graph, views: &mut Vec<View>) {
-    let constant = |id: &&Id| graph.facts(**id).fed_by_constants;
-    let rest = |v: &View| v.operands.iter().filter(|id| !constant(id)).copied().collect::<Vec<_>>();
+fn drop_loose_constants(graph: &Graph, views: &mut Vec<FlatView>) {
+    let constant = |id: &&Id| graph.facts(**id).is_constant;
+    let rest =
+        |v: &FlatView| v.operands.iter().filter(|id| !constant(id)).copied().collect::<Vec<_>>();
     let constants: Vec<usize> =
         views.iter().map(|v| v.operands.iter().filter(constant).count()).collect();
     let rests: Vec<Vec<Id>> = views.iter().map(rest).collect();
@@ -161,7 +162,7 @@ fn applications(graph: &Graph, call: CallId, class: Id) -> impl Iterator<Item = 
     })
 }
 
-fn join(graph: &Graph, call: CallId, a: &View, b: &View) -> Option<View> {
+fn join(graph: &Graph, call: CallId, a: &FlatView, b: &FlatView) -> Option<FlatView> {
     if a.operands.len() + b.operands.len() > OPERANDS {
         return None;
     }
@@ -172,7 +173,7 @@ fn join(graph: &Graph, call: CallId, a: &View, b: &View) -> Option<View> {
         (Some(x), Some(y)) => Some(merge(graph, call, x, y)),
         (x, y) => x.or(y),
     };
-    Some(View { operands, scalar })
+    Some(FlatView { operands, scalar })
 }
 
 /// Two numbers under an operator that merges them.

@@ -13,7 +13,7 @@ use super::graph::Graph;
 use super::graph::language::{ENode, Head};
 use super::saturation::search_steps::StepBudget;
 use egg::Id;
-use flatten::Flattenings;
+use flatten::FlatViewCache;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
@@ -46,7 +46,7 @@ pub enum Binding {
 
 /// What is left over when a root sum or product has more operands than its pattern.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rest {
+pub struct LeftoverOperands {
     pub call: CallId,
     /// Operands that the pattern did not use.
     pub operands: Vec<Id>,
@@ -56,20 +56,20 @@ pub struct Rest {
 
 /// A (partial) match.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct PartialMatch {
     /// Names.
     pub env: Env,
     /// Tensor variables.
     pub vars: Vec<Option<Binding>>,
     /// Leftovers of the root.
-    pub rest: Option<Rest>,
+    pub rest: Option<LeftoverOperands>,
     /// Comparisons whose names were not bound yet.
     pub(super) pending: Vec<(Expr, Attr)>,
     /// Constants that must have the elements of tables.
     pub(super) tables: Vec<(Arc<Table>, Id)>,
 }
 
-pub(super) type Next<'n> = &'n mut dyn FnMut(&mut State) -> ControlFlow<()>;
+pub(super) type Continuation<'n> = &'n mut dyn FnMut(&mut PartialMatch) -> ControlFlow<()>;
 
 /// Matches one compiled law.
 pub struct Matcher<'a> {
@@ -79,7 +79,7 @@ pub struct Matcher<'a> {
     /// Its patterns.
     pub compiled: &'a Compiled,
     /// Flattened views of sums and products.
-    pub flat: &'a Flattenings,
+    pub flat: &'a FlatViewCache,
     /// What the search may still do.
     pub(super) effort: &'a StepBudget,
 }
@@ -87,15 +87,15 @@ pub struct Matcher<'a> {
 impl Matcher<'_> {
     /// Calls `found` for every match of the pattern's root `root` in a class, with the node that was
     /// matched there.
-    pub fn class(
+    pub fn match_class(
         &self,
         root: PatId,
         class: Id,
-        state: &State,
-        found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
+        state: &PartialMatch,
+        found: &mut dyn FnMut(&ENode, &PartialMatch) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if !self.plausible(root, class) {
-            return self.go_on();
+        if !self.may_match(root, class) {
+            return self.continue_within_budget();
         }
         let p = self.pat(root);
         let mut st = state.clone();
@@ -109,8 +109,8 @@ impl Matcher<'_> {
         &self,
         p: &Pat,
         class: Id,
-        st: &mut State,
-        found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
+        st: &mut PartialMatch,
+        found: &mut dyn FnMut(&ENode, &PartialMatch) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let graph = self.graph;
         match &p.kind {
@@ -146,11 +146,11 @@ impl Matcher<'_> {
     fn finish(
         &self,
         node: &ENode,
-        st: &mut State,
-        found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
+        st: &mut PartialMatch,
+        found: &mut dyn FnMut(&ENode, &PartialMatch) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mark = st.env.mark();
-        if self.derive(st) && self.settled(st) && self.tables_agree(st) {
+        if self.derive(st) && self.deferred_agree(st) && self.tables_agree(st) {
             found(node, st)?;
         }
         st.env.rollback(mark);
@@ -166,18 +166,18 @@ impl Matcher<'_> {
         &self,
         p: PatId,
         class: Id,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
-        if !self.plausible(p, class) {
-            return self.go_on();
+        if !self.may_match(p, class) {
+            return self.continue_within_budget();
         }
         let p = self.pat(p);
         self.typed(p, class, st, &mut |st| self.kind(p, class, st, next))
     }
 
     /// Ends the search once its effort is spent.
-    fn go_on(&self) -> ControlFlow<()> {
+    fn continue_within_budget(&self) -> ControlFlow<()> {
         match self.effort.is_spent() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
@@ -186,22 +186,22 @@ impl Matcher<'_> {
 
     /// False if a class lacks an operator that the pattern asks for: told without binding anything. Nothing matches
     /// once the effort is spent.
-    fn plausible(&self, p: PatId, class: Id) -> bool {
+    fn may_match(&self, p: PatId, class: Id) -> bool {
         self.effort.step();
         if self.effort.is_spent() {
             return false;
         }
         let nodes = || &self.graph.egg[class].nodes;
         let each = |pats: &mut dyn Iterator<Item = &PatId>, args: &[Id]| {
-            pats.zip(args).all(|(&p, &a)| self.plausible(p, a))
+            pats.zip(args).all(|(&p, &a)| self.may_match(p, a))
         };
         match &self.pat(p).kind {
             PatKind::Var(_) | PatKind::Broadcast(..) | PatKind::Flat(..) => true,
             PatKind::Scalar(_) => self.graph.facts(class).uniform.is_some(),
-            PatKind::Table(_) => self.graph.facts(class).fed_by_constants,
+            PatKind::Table(_) => self.graph.facts(class).is_constant,
             PatKind::Output(i, whole) => nodes()
                 .iter()
-                .any(|n| n.head == Head::Output(*i as u32) && self.plausible(*whole, n.args[0])),
+                .any(|n| n.head == Head::Output(*i as u32) && self.may_match(*whole, n.args[0])),
             PatKind::Apply(call, _, pats) => {
                 let commutes = self.graph.library.call(*call).commutative;
                 nodes().iter().any(|n| {
@@ -214,7 +214,13 @@ impl Matcher<'_> {
     }
 
     /// Unifies the pattern's type with the class's, in every way there is.
-    fn typed(&self, p: &Pat, class: Id, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
+    fn typed(
+        &self,
+        p: &Pat,
+        class: Id,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
+    ) -> ControlFlow<()> {
         let types = &self.graph.facts(class).types;
         let mark = st.env.mark();
         let Some(ty) = types.first() else { return ControlFlow::Continue(()) };
@@ -240,7 +246,13 @@ impl Matcher<'_> {
         ControlFlow::Continue(())
     }
 
-    fn kind(&self, p: &Pat, class: Id, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
+    fn kind(
+        &self,
+        p: &Pat,
+        class: Id,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
+    ) -> ControlFlow<()> {
         match &p.kind {
             PatKind::Var(i) => self.bind(*i, Binding::Class(self.graph.egg.find(class)), st, next),
             PatKind::Scalar(e) => match self.graph.facts(class).uniform {
@@ -279,8 +291,8 @@ impl Matcher<'_> {
         &self,
         i: usize,
         b: Binding,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         if let Some(known) = &st.vars[i] {
             return if *known == b { next(st) } else { ControlFlow::Continue(()) };
@@ -316,8 +328,8 @@ impl Matcher<'_> {
         attrs: &[Option<Expr>],
         args: &[PatId],
         node: &ENode,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         let Head::Apply(c, id) = node.head else { return ControlFlow::Continue(()) };
         if c != call {
@@ -343,7 +355,13 @@ impl Matcher<'_> {
         ControlFlow::Continue(())
     }
 
-    fn args(&self, pats: &[PatId], ids: &[Id], st: &mut State, next: Next<'_>) -> ControlFlow<()> {
+    fn args(
+        &self,
+        pats: &[PatId],
+        ids: &[Id],
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
+    ) -> ControlFlow<()> {
         match (pats, ids) {
             ([p, pats @ ..], [id, ids @ ..]) => {
                 self.visit(*p, *id, st, &mut |st| self.args(pats, ids, st, next))
@@ -359,8 +377,8 @@ impl Matcher<'_> {
         arg: PatId,
         map: &Expr,
         class: Id,
-        st: &mut State,
-        next: Next<'_>,
+        st: &mut PartialMatch,
+        next: Continuation<'_>,
     ) -> ControlFlow<()> {
         let a = self.pat(arg);
         if let PatKind::Scalar(e) = &a.kind {

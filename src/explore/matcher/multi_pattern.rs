@@ -6,22 +6,22 @@
 use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
 use crate::proof::log::LogId;
-use crate::saturation::Found;
+use crate::saturation::PendingMatch;
 use crate::saturation::apply::{family_key, refusal};
 use egg::Id;
 use mlc_dsl::library::Law;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What may be a member: values of the program, and what they are another shape of.
-struct Values {
+struct SourceValues {
     /// Where each comes in the program.
     places: HashMap<Id, LogId>,
     /// What each is computed from.
     reads: HashMap<Id, BTreeSet<Id>>,
 }
 
-impl Values {
-    fn of(graph: &Graph) -> Values {
+impl SourceValues {
+    fn of(graph: &Graph) -> SourceValues {
         let source = graph.source_reads();
         let mut places: HashMap<Id, LogId> = HashMap::new();
         let mut reads: HashMap<Id, BTreeSet<Id>> = HashMap::new();
@@ -34,7 +34,7 @@ impl Values {
                 reads.entry(id).or_default().extend(read.iter().filter(|&&r| r != id));
             }
         }
-        Values { places, reads }
+        SourceValues { places, reads }
     }
 }
 
@@ -48,7 +48,7 @@ fn shapes(graph: &Graph, id: Id) -> impl Iterator<Item = Id> {
 
 /// Leaves in a family only members that are not computed from others of it: a value and what is made of
 /// it are no siblings, whatever law makes them look alike.
-fn independent(graph: &Graph, reads: &HashMap<Id, BTreeSet<Id>>, family: &mut Found) {
+fn independent(graph: &Graph, reads: &HashMap<Id, BTreeSet<Id>>, family: &mut PendingMatch) {
     let members: Vec<Id> = family.sites.iter().map(|s| graph.egg.find(s.1)).collect();
     let inside: HashSet<Id> = members.iter().copied().collect();
     let is_made_of_others = |m: Id| {
@@ -86,16 +86,16 @@ impl MultiPatternMatches {
         graph: &Graph,
         law: &Law,
         index: u32,
-        found: Vec<Found>,
-    ) -> Vec<Found> {
+        found: Vec<PendingMatch>,
+    ) -> Vec<PendingMatch> {
         // One match is no family.
         if found.len() < 2 {
             return Vec::new();
         }
         let products: HashSet<Id> =
             self.products.get(&index).into_iter().flatten().map(|&id| graph.egg.find(id)).collect();
-        let values = Values::of(graph);
-        let mut groups: BTreeMap<String, Found> = BTreeMap::new();
+        let values = SourceValues::of(graph);
+        let mut groups: BTreeMap<String, PendingMatch> = BTreeMap::new();
         let mut inside: HashMap<String, HashSet<Id>> = HashMap::new();
         for f in found {
             let [(node, class)] = f.sites.as_slice() else { continue };
@@ -107,7 +107,7 @@ impl MultiPatternMatches {
             }
             let key = family_key(graph, law, st);
             if inside.entry(key.clone()).or_default().insert(class) {
-                let none = || Found { sites: vec![], states: vec![], family: true };
+                let none = || PendingMatch { sites: vec![], states: vec![], family: true };
                 let g = groups.entry(key).or_insert_with(none);
                 g.sites.push((node.clone(), class));
                 g.states.push(st.clone());

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// A place where a law does not match.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Near {
+pub struct NearMiss {
     /// The node of the explored program whose value it is, or the nearest that is computed from it.
     pub at: Option<NodeId>,
     /// Operators of the pattern that are there.
@@ -27,9 +27,9 @@ pub struct Near {
 
 impl Explored {
     /// The places where most of a law's pattern is, the best first, a few of them.
-    pub fn nearest_matches(&self, law: u32, most: usize) -> Vec<Near> {
+    pub fn nearest_matches(&self, law: u32, most: usize) -> Vec<NearMiss> {
         let origins = self.origins();
-        let mut out: Vec<(Near, Id)> = Vec::new();
+        let mut out: Vec<(NearMiss, Id)> = Vec::new();
         for compiled in compile(self.library(), &[law]) {
             let probe = Probe { graph: &self.graph, compiled: &compiled };
             let Some(&root) = compiled.roots.first() else { continue };
@@ -38,13 +38,13 @@ impl Explored {
                 let (found, missing) = probe.class(root, class, &mut depth);
                 if found > 0 {
                     let all = compiled.operators().len().max(found);
-                    out.push((Near { at: None, found, all, missing }, class));
+                    out.push((NearMiss { at: None, found, all, missing }, class));
                 }
             }
         }
         out.sort_by_key(|(n, class)| (std::cmp::Reverse(n.found), *class));
         out.truncate(most);
-        out.into_iter().map(|(n, c)| Near { at: self.nearest(c, &origins), ..n }).collect()
+        out.into_iter().map(|(n, c)| NearMiss { at: self.nearest(c, &origins), ..n }).collect()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Constants against tables: what a law computes from extents and attributes alone stands in programs as a constant.
 
-use super::{Matcher, State};
+use super::{Matcher, PartialMatch};
 use crate::constants::evaluation;
 use crate::constants::folding::fold;
 use crate::graph::Graph;
-use crate::graph::language::{Head, Known};
+use crate::graph::language::{ConstantValue, Head};
 use egg::Id;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::build::Builder;
@@ -27,8 +27,8 @@ const FEW: usize = 64;
 impl Matcher<'_> {
     /// True if every constant that was matched as a table has its elements. An integer that the tables alone ask for is
     /// bound to the least one that makes it so.
-    pub(crate) fn tables_agree(&self, st: &mut State) -> bool {
-        let State { env, tables, .. } = st;
+    pub(crate) fn tables_agree(&self, st: &mut PartialMatch) -> bool {
+        let PartialMatch { env, tables, .. } = st;
         let found = tables.iter().map(|(_, class)| elements(self.graph, *class, VIEWS));
         let Some(found) = found.collect::<Option<Vec<Tensor>>>() else { return false };
         let agree = |env: &Env| {
@@ -85,15 +85,15 @@ fn candidates(most: usize) -> impl Iterator<Item = usize> {
 /// The elements of a class that is a constant, or views of one.
 fn elements(graph: &Graph, class: Id, views: usize) -> Option<Tensor> {
     match graph.facts(class).value {
-        Some(Known::One(c)) => return Some(graph.consts.get(c).clone()),
-        Some(Known::Each(_)) => return None,
+        Some(ConstantValue::Single(c)) => return Some(graph.consts.get(c).clone()),
+        Some(ConstantValue::PerCopy(_)) => return None,
         None => {}
     }
     let (shape, views) = (&graph.type_of(class).shape, views.checked_sub(1)?);
     graph.egg[class].nodes.iter().find_map(|n| {
         let Head::Apply(call, attrs) = n.head else { return None };
         let [arg] = *n.args else { return None };
-        if graph.library.call(call).class != OpClass::View || !graph.facts(arg).fed_by_constants {
+        if graph.library.call(call).class != OpClass::View || !graph.facts(arg).is_constant {
             return None;
         }
         let attrs = one_period(graph, call, graph.attrs(attrs), shape)?;

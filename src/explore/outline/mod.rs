@@ -7,10 +7,10 @@
 mod repeated_block;
 mod representative;
 
-pub use repeated_block::{BlockOperand, Cut, RepeatedBlock, Slot};
-pub use representative::{Kept, ShortProgram};
+pub use repeated_block::{BlockCut, BlockOperand, BlockValue, RepeatedBlock};
+pub use representative::{KeptCopy, RepresentativeProgram};
 
-use crate::explore_series;
+use crate::explore_per_copy;
 use crate::{Choice, Explored, Extracted, ExtractionError, Limits, Subprogram};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
@@ -29,7 +29,7 @@ pub struct OutlinedProgram {
     /// What was explored.
     pub explored: Explored,
     repeat: RepeatedBlock,
-    short: ShortProgram,
+    short: RepresentativeProgram,
 }
 
 /// The three parts of the program for one cut.
@@ -48,9 +48,9 @@ impl OutlinedProgram {
         laws: &[u32],
         limits: &Limits,
     ) -> OutlinedProgram {
-        let short = ShortProgram::new(whole, &repeat);
+        let short = RepresentativeProgram::new(whole, &repeat);
         let explored =
-            explore_series(library.clone(), short.program.clone(), &short.series, laws, limits);
+            explore_per_copy(library.clone(), short.program.clone(), &short.per_copy, laws, limits);
         OutlinedProgram { explored, repeat, short }
     }
 
@@ -68,7 +68,7 @@ impl OutlinedProgram {
         quick: &dyn Extractor,
         extractor: &dyn Extractor,
     ) -> Result<Extracted, ExtractionError> {
-        let mut best: Option<(f64, Cut)> = None;
+        let mut best: Option<(f64, BlockCut)> = None;
         for cut in self.repeat.cuts(whole).into_iter().take(CUTS) {
             let cost = self.explored.price_of(&self.parts(whole, &cut).block, prices, quick)?;
             if best.as_ref().is_none_or(|(least, _)| cost < least * (1.0 - 1e-9)) {
@@ -76,7 +76,7 @@ impl OutlinedProgram {
             }
         }
         // A block without a place to cut it is none.
-        let cut = best.map_or(Cut { at: 0, slots: self.repeat.carried() }, |(_, cut)| cut);
+        let cut = best.map_or(BlockCut { at: 0, slots: self.repeat.carried() }, |(_, cut)| cut);
         let parts = self.parts(whole, &cut);
         let block = self.explored.choose(&parts.block, prices, extractor)?;
         let head = self.explored.choose(&parts.head, prices, extractor)?;
@@ -120,24 +120,30 @@ impl OutlinedProgram {
 
     /// What a block hands on, and what one after it does.
     fn once_and_twice(&self) -> Vec<(Value, Value)> {
-        let of = |k, s| self.short.value(Kept::Middle(k), s);
+        let of = |k, s| self.short.value(KeptCopy::Middle(k), s);
         self.repeat.carried().into_iter().map(|s| (of(0, s), of(1, s))).collect()
     }
 
     /// A value of the copy in which a cut is, or of the copy before it.
-    fn crossing(&self, cut: &Cut, slot: Slot, here: Kept, before: Before) -> Value {
+    fn crossing(
+        &self,
+        cut: &BlockCut,
+        slot: BlockValue,
+        here: KeptCopy,
+        before: PreviousCopy,
+    ) -> Value {
         if slot.at < cut.at {
             return self.short.value(here, slot);
         }
         match before {
-            Before::Copy(kept) => self.short.value(kept, slot),
-            Before::Fresh(last) => self.short.fresh(last, slot),
-            Before::Entry => self.short.kept[&self.repeat.entry[&slot]],
+            PreviousCopy::Copy(kept) => self.short.value(kept, slot),
+            PreviousCopy::Fresh(last) => self.short.fresh(last, slot),
+            PreviousCopy::Entry => self.short.kept[&self.repeat.entry[&slot]],
         }
     }
 
-    fn parts(&self, whole: &Program, cut: &Cut) -> Subprograms {
-        let crossing = |here, before: Before| -> Vec<Value> {
+    fn parts(&self, whole: &Program, cut: &BlockCut) -> Subprograms {
+        let crossing = |here, before: PreviousCopy| -> Vec<Value> {
             cut.slots.iter().map(|s| self.crossing(cut, *s, here, before)).collect()
         };
         let barred: HashSet<u32> = [false, true]
@@ -149,17 +155,17 @@ impl OutlinedProgram {
         let elsewhere = own.iter().filter(|(_, (copy, _))| !(1..=2).contains(copy));
         let (own_before, own_behind) = self.outputs(cut);
         let mut head = Subprogram {
-            roots: crossing(Kept::First, Before::Entry),
+            roots: crossing(KeptCopy::First, PreviousCopy::Entry),
             barred: barred.clone(),
             copies: 1,
             ..Subprogram::default()
         };
         head.roots.extend(self.whole_outputs(whole, false).map(|(_, v)| v));
-        head.roots.extend(own_before.iter().map(|s| self.short.value(Kept::First, *s)));
-        let (a, b) = (Kept::Middle(0), Kept::Middle(1));
+        head.roots.extend(own_before.iter().map(|s| self.short.value(KeptCopy::First, *s)));
+        let (a, b) = (KeptCopy::Middle(0), KeptCopy::Middle(1));
         let mut block = Subprogram {
-            leaves: crossing(a, Before::Fresh(false)),
-            roots: crossing(b, Before::Copy(a)),
+            leaves: crossing(a, PreviousCopy::Fresh(false)),
+            roots: crossing(b, PreviousCopy::Copy(a)),
             barred: barred.iter().chain(elsewhere.map(|(i, _)| i)).copied().collect(),
             own: own.keys().copied().collect(),
             copies: self.repeat.count - 1,
@@ -168,18 +174,18 @@ impl OutlinedProgram {
         block.roots.extend(own_behind.iter().map(|s| self.short.value(a, *s)));
         block.roots.extend(own_before.iter().map(|s| self.short.value(b, *s)));
         let mut tail = Subprogram {
-            leaves: crossing(Kept::Last, Before::Fresh(true)),
+            leaves: crossing(KeptCopy::Last, PreviousCopy::Fresh(true)),
             barred,
             copies: 1,
             ..Subprogram::default()
         };
-        tail.roots.extend(own_behind.iter().map(|s| self.short.value(Kept::Last, *s)));
+        tail.roots.extend(own_behind.iter().map(|s| self.short.value(KeptCopy::Last, *s)));
         tail.roots.extend(self.whole_outputs(whole, true).map(|(_, v)| v));
         Subprograms { head, block, tail }
     }
 
     /// Outputs of every copy: those before the cut, and those behind it.
-    fn outputs(&self, cut: &Cut) -> (Vec<Slot>, Vec<Slot>) {
+    fn outputs(&self, cut: &BlockCut) -> (Vec<BlockValue>, Vec<BlockValue>) {
         self.repeat.outputs.iter().partition(|s| s.at < cut.at)
     }
 
@@ -223,7 +229,7 @@ impl OutlinedProgram {
     fn assemble(
         &self,
         whole: &Program,
-        cut: &Cut,
+        cut: &BlockCut,
         [head, block, tail]: [&Choice; 3],
     ) -> Result<(Program, Vec<Vec<NodeId>>), ExtractionError> {
         let library = self.explored.library().clone();
@@ -234,7 +240,7 @@ impl OutlinedProgram {
         let (own_before, own_behind) = self.outputs(cut);
         let width = cut.slots.len();
         let mut made: HashMap<Value, Value> = HashMap::new();
-        let mut note = |copy: usize, slots: &[Slot], values: &[Value]| {
+        let mut note = |copy: usize, slots: &[BlockValue], values: &[Value]| {
             made.extend(slots.iter().zip(values).map(|(s, v)| (r.value(copy, *s), *v)));
         };
         let real = |i: u32| inputs[i as usize];
@@ -279,8 +285,8 @@ impl OutlinedProgram {
 
 /// Where values of the copy before a cut come from.
 #[derive(Clone, Copy)]
-enum Before {
-    Copy(Kept),
+enum PreviousCopy {
+    Copy(KeptCopy),
     Fresh(bool),
     Entry,
 }

@@ -18,7 +18,7 @@ const PERIODS: usize = 8;
 /// A value of a block: the application that yields it, counted from the block's first, and which of its
 /// outputs it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot {
+pub struct BlockValue {
     /// Position of the application in the block.
     pub at: usize,
     /// Which of its outputs.
@@ -29,9 +29,9 @@ pub struct Slot {
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockOperand {
     /// A value of the same copy.
-    Own(Slot),
+    Own(BlockValue),
     /// A value of the copy before; of the first copy: a value from before the blocks.
-    Carried(Slot),
+    Carried(BlockValue),
     /// One and the same value.
     Same(Value),
     /// A constant or an input, another one in each copy.
@@ -55,18 +55,18 @@ pub struct RepeatedBlock {
     /// What every application of a copy reads.
     pub reads: Vec<Vec<BlockOperand>>,
     /// What the first copy reads in place of values of the copy before.
-    pub entry: BTreeMap<Slot, Value>,
+    pub entry: BTreeMap<BlockValue, Value>,
     /// Values that are outputs of the program, in every copy.
-    pub outputs: BTreeSet<Slot>,
+    pub outputs: BTreeSet<BlockValue>,
 }
 
 /// A place within a block where it may be cut: all that crosses is there once.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct BlockCut {
     /// Applications before the cut.
     pub at: usize,
     /// What crosses: values of the copy in which the cut is (those before it) and of the copy before.
-    pub slots: Vec<Slot>,
+    pub slots: Vec<BlockValue>,
 }
 
 impl RepeatedBlock {
@@ -78,10 +78,10 @@ impl RepeatedBlock {
         let position: Positions = order.iter().enumerate().map(|(p, &i)| (i, p)).collect();
         for (period, start, length) in periods(&keys) {
             for first in start..start + period {
-                let copies = (start + length - first) / period;
-                let tries = (LEAST..=copies).rev().take(2);
+                let most = (start + length - first) / period;
+                let tries = (LEAST..=most).rev().take(2);
                 for count in tries {
-                    let found = verify(program, &order, &position, (first, period, count));
+                    let found = verify(program, &order, &position, Copies { first, period, count });
                     if let Some(r) = found.filter(|r| !r.cuts(program).is_empty()) {
                         return Some(r);
                     }
@@ -97,8 +97,8 @@ impl RepeatedBlock {
     }
 
     /// How long each value is needed: the last position that reads it, counted from its own copy's first.
-    fn last_uses(&self) -> BTreeMap<Slot, usize> {
-        let mut last: BTreeMap<Slot, usize> = BTreeMap::new();
+    fn last_uses(&self) -> BTreeMap<BlockValue, usize> {
+        let mut last: BTreeMap<BlockValue, usize> = BTreeMap::new();
         for (at, reads) in self.reads.iter().enumerate() {
             for r in reads {
                 let (slot, position) = match r {
@@ -114,37 +114,37 @@ impl RepeatedBlock {
     }
 
     /// Values that the next copy reads.
-    pub fn carried(&self) -> Vec<Slot> {
+    pub fn carried(&self) -> Vec<BlockValue> {
         let last = self.last_uses();
         last.into_iter().filter(|(_, l)| *l >= self.period).map(|(s, _)| s).collect()
     }
 
     /// The places where a block may be cut, those where least crosses first.
-    pub fn cuts(&self, program: &Program) -> Vec<Cut> {
+    pub fn cuts(&self, program: &Program) -> Vec<BlockCut> {
         let last = self.last_uses();
-        let mut cuts: Vec<(f64, Cut)> = Vec::new();
+        let mut cuts: Vec<(f64, BlockCut)> = Vec::new();
         for at in 0..self.period {
             // What crosses this cut in two copies would be carried twice.
             if last.iter().any(|(s, &l)| s.at < at && l >= at + self.period) {
                 continue;
             }
-            let crosses = |(s, l): &(&Slot, &usize)| match s.at < at {
+            let crosses = |(s, l): &(&BlockValue, &usize)| match s.at < at {
                 true => **l >= at,
                 false => **l >= at + self.period,
             };
-            let slots: Vec<Slot> = last.iter().filter(crosses).map(|(s, _)| *s).collect();
-            let elements = |s: &Slot| {
+            let slots: Vec<BlockValue> = last.iter().filter(crosses).map(|(s, _)| *s).collect();
+            let elements = |s: &BlockValue| {
                 let v = self.value(0, *s);
                 Size::default().elements(program.ty(v))
             };
-            cuts.push((slots.iter().map(elements).sum(), Cut { at, slots }));
+            cuts.push((slots.iter().map(elements).sum(), BlockCut { at, slots }));
         }
         cuts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.at.cmp(&b.1.at)));
         cuts.into_iter().map(|(_, c)| c).collect()
     }
 
     /// A value of a copy.
-    pub fn value(&self, copy: usize, s: Slot) -> Value {
+    pub fn value(&self, copy: usize, s: BlockValue) -> Value {
         value(self.node(copy, s.at), s.output)
     }
 }
@@ -199,13 +199,22 @@ fn periods(keys: &[u64]) -> Vec<(usize, usize, usize)> {
     out
 }
 
-/// The block of that place and size, if its copies are equal up to constants and inputs of their own.
+/// Candidate copies of a block: where the first begins, applications per copy, and how many there are.
+#[derive(Clone, Copy)]
+struct Copies {
+    first: usize,
+    period: usize,
+    count: usize,
+}
+
+/// The block that these candidates make up, if the copies are equal up to constants and inputs of their own.
 fn verify(
     program: &Program,
     order: &[usize],
     position: &Positions,
-    (first, period, count): (usize, usize, usize),
+    copies: Copies,
 ) -> Option<RepeatedBlock> {
+    let Copies { first, period, count } = copies;
     let end = first + count * period;
     let mut r = RepeatedBlock {
         order: order.to_vec(),
@@ -271,7 +280,7 @@ fn read(
     // The copy that the value belongs to, and where in it.
     let place = |v: &Value| {
         let p = at(v)?.checked_sub(r.first)?;
-        Some((p / r.period, Slot { at: p % r.period, output: v.output }))
+        Some((p / r.period, BlockValue { at: p % r.period, output: v.output }))
     };
     let (copy, slot) = place(&args[1])?;
     let back = 1usize.checked_sub(copy)?;
@@ -289,14 +298,14 @@ fn read(
 
 /// Notes the values that are outputs of the program; they must be so in every copy.
 fn outputs(program: &Program, position: &Positions, r: &mut RepeatedBlock) -> Option<()> {
-    let mut of_slot: BTreeMap<Slot, BTreeSet<usize>> = BTreeMap::new();
+    let mut of_slot: BTreeMap<BlockValue, BTreeSet<usize>> = BTreeMap::new();
     for (_, v) in &program.outputs {
         let Some(&p) = position.get(&(v.node.0 as usize)) else { continue };
         if p < r.first || p >= r.first + r.count * r.period {
             continue;
         }
         let p = p - r.first;
-        let slot = Slot { at: p % r.period, output: v.output };
+        let slot = BlockValue { at: p % r.period, output: v.output };
         of_slot.entry(slot).or_default().insert(p / r.period);
     }
     if of_slot.values().any(|copies| copies.len() != r.count) {

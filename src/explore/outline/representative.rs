@@ -2,16 +2,16 @@
 //! two copies that represent all, and the last copy with the rest.
 //!
 //! The two in the middle and the last read inputs about which nothing is known, so whatever is proved of
-//! them holds at any position; their constants are series, so it holds for the weights of every copy.
+//! them holds at any position; their constants are per-copy constants, so it holds for the weights of every copy.
 
-use super::repeated_block::{BlockOperand, RepeatedBlock, Slot, constant};
-use crate::Series;
+use super::repeated_block::{BlockOperand, BlockValue, RepeatedBlock, constant};
+use crate::PerCopyConstants;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use std::collections::{BTreeMap, HashMap};
 
 /// Which of the copies that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kept {
+pub enum KeptCopy {
     /// The first copy of the block.
     First,
     /// One in the middle, and the one after it.
@@ -20,39 +20,39 @@ pub enum Kept {
     Last,
 }
 
-impl Kept {
+impl KeptCopy {
     /// The copy of the program whose nodes it is made of.
     pub fn copy(self, count: usize) -> usize {
         match self {
-            Kept::First => 0,
-            Kept::Middle(k) => 1 + k,
-            Kept::Last => count - 1,
+            KeptCopy::First => 0,
+            KeptCopy::Middle(k) => 1 + k,
+            KeptCopy::Last => count - 1,
         }
     }
 }
 
 /// A program with four copies of the block in place of all, and where their values are.
-pub struct ShortProgram {
+pub struct RepresentativeProgram {
     /// The program. Its first inputs are those of the whole one.
     pub program: Program,
     /// Its constants that stand for one of every copy.
-    pub series: Series,
+    pub per_copy: PerCopyConstants,
     /// Values of the whole program that are here.
     pub kept: HashMap<Value, Value>,
     /// Values of the copies that are kept.
-    copies: HashMap<(Kept, usize), NodeId>,
+    copies: HashMap<(KeptCopy, usize), NodeId>,
     /// Applications of the copies in the middle: which of the two, and where in it.
     middle: HashMap<NodeId, (usize, usize)>,
     /// What the middle and the last copy read in place of values of the copy before.
-    fresh: BTreeMap<(bool, Slot), Value>,
+    fresh: BTreeMap<(bool, BlockValue), Value>,
 }
 
-impl ShortProgram {
+impl RepresentativeProgram {
     /// The shorter program of one that repeats a block.
-    pub fn new(whole: &Program, r: &RepeatedBlock) -> ShortProgram {
-        let mut s = ShortProgram {
+    pub fn new(whole: &Program, r: &RepeatedBlock) -> RepresentativeProgram {
+        let mut s = RepresentativeProgram {
             program: Program { consts: whole.consts.clone(), ..Program::default() },
-            series: Series::new(),
+            per_copy: PerCopyConstants::new(),
             kept: HashMap::new(),
             copies: HashMap::new(),
             middle: HashMap::new(),
@@ -62,14 +62,14 @@ impl ShortProgram {
         for &i in &r.order[..r.first] {
             s.keep(whole, i);
         }
-        for kept in [Kept::First, Kept::Middle(0), Kept::Middle(1), Kept::Last] {
+        for kept in [KeptCopy::First, KeptCopy::Middle(0), KeptCopy::Middle(1), KeptCopy::Last] {
             for at in 0..r.period {
                 s.copy(whole, r, kept, at);
             }
         }
         for at in 0..r.period {
             let last = NodeId(r.node(r.count - 1, at) as u32);
-            let here = s.copies[&(Kept::Last, at)];
+            let here = s.copies[&(KeptCopy::Last, at)];
             for output in 0..whole.node(last).types.len() as u32 {
                 s.kept.insert(Value { node: last, output }, Value { node: here, output });
             }
@@ -87,7 +87,7 @@ impl ShortProgram {
     }
 
     /// A value of a copy that is kept.
-    pub fn value(&self, kept: Kept, slot: Slot) -> Value {
+    pub fn value(&self, kept: KeptCopy, slot: BlockValue) -> Value {
         Value { node: self.copies[&(kept, slot.at)], output: slot.output }
     }
 
@@ -97,13 +97,16 @@ impl ShortProgram {
     }
 
     /// What stands for a value of the copy before: of the middle, or of the last.
-    pub fn fresh(&self, last: bool, slot: Slot) -> Value {
+    pub fn fresh(&self, last: bool, slot: BlockValue) -> Value {
         self.fresh[&(last, slot)]
     }
 
     /// Inputs that stand for values of the copy before, by their index in the shorter program.
-    pub fn fresh_inputs(&self, last: bool) -> impl Iterator<Item = (u32, Slot)> + '_ {
-        let of = move |((l, slot), v): (&(bool, Slot), &Value)| match self.program.node(v.node).kind
+    pub fn fresh_inputs(&self, last: bool) -> impl Iterator<Item = (u32, BlockValue)> + '_ {
+        let of = move |((l, slot), v): (&(bool, BlockValue), &Value)| match self
+            .program
+            .node(v.node)
+            .kind
         {
             NodeKind::Input(i) if *l == last => Some((i, *slot)),
             _ => None,
@@ -156,31 +159,31 @@ impl ShortProgram {
     }
 
     /// An application of a copy.
-    fn copy(&mut self, whole: &Program, r: &RepeatedBlock, kept: Kept, at: usize) {
+    fn copy(&mut self, whole: &Program, r: &RepeatedBlock, kept: KeptCopy, at: usize) {
         let copy = kept.copy(r.count);
         let node = &whole.nodes[r.node(copy, at)];
         let args = r.reads[at].iter().map(|read| match read {
             BlockOperand::Own(s) => self.value(kept, *s),
             BlockOperand::Same(v) => self.same(whole, *v),
             BlockOperand::Carried(s) => match kept {
-                Kept::First => self.same(whole, r.entry[s]),
-                Kept::Middle(0) => self.fresh(false, *s),
-                Kept::Middle(k) => self.value(Kept::Middle(k - 1), *s),
-                Kept::Last => self.fresh(true, *s),
+                KeptCopy::First => self.same(whole, r.entry[s]),
+                KeptCopy::Middle(0) => self.fresh(false, *s),
+                KeptCopy::Middle(k) => self.value(KeptCopy::Middle(k - 1), *s),
+                KeptCopy::Last => self.fresh(true, *s),
             },
             BlockOperand::Each(all) => self.each(whole, all, kept, copy),
         });
         let args: Vec<Value> = args.collect();
         let id = self.program.push(Node { args, ..node.clone() });
         self.copies.insert((kept, at), id);
-        if let Kept::Middle(k) = kept {
+        if let KeptCopy::Middle(k) = kept {
             self.middle.insert(id, (k, at));
         }
     }
 
     /// A constant or an input of a copy's own.
-    fn each(&mut self, whole: &Program, all: &[Value], kept: Kept, copy: usize) -> Value {
-        let (Kept::Middle(k), Some(_)) = (kept, constant(whole, all[copy])) else {
+    fn each(&mut self, whole: &Program, all: &[Value], kept: KeptCopy, copy: usize) -> Value {
+        let (KeptCopy::Middle(k), Some(_)) = (kept, constant(whole, all[copy])) else {
             return self.same(whole, all[copy]);
         };
         let id = self.program.push(whole.node(all[copy].node).clone());
@@ -190,7 +193,7 @@ impl ShortProgram {
             .filter_map(|v| constant(whole, *v))
             .map(|c| whole.consts.get(c).clone())
             .collect();
-        self.series.insert(id, tensors);
+        self.per_copy.insert(id, tensors);
         Value { node: id, output: 0 }
     }
 
@@ -199,12 +202,13 @@ impl ShortProgram {
         let mut ends: Vec<Value> =
             whole.outputs.iter().filter_map(|(_, v)| self.kept.get(v).copied()).collect();
         for slot in r.carried() {
-            ends.push(self.value(Kept::First, slot));
-            ends.push(self.value(Kept::Middle(1), slot));
+            ends.push(self.value(KeptCopy::First, slot));
+            ends.push(self.value(KeptCopy::Middle(1), slot));
         }
         for slot in &r.outputs {
             ends.extend(
-                [Kept::First, Kept::Middle(0), Kept::Middle(1)].map(|k| self.value(k, *slot)),
+                [KeptCopy::First, KeptCopy::Middle(0), KeptCopy::Middle(1)]
+                    .map(|k| self.value(k, *slot)),
             );
         }
         ends.sort();

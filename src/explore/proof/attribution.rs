@@ -2,7 +2,7 @@
 //! applied. Derived from the e-graph and the log; nothing extra is recorded during the search.
 
 use super::log::{LogId, Reason};
-use super::{Closure, Proof, ProofStep};
+use super::{CongruenceClosure, Proof, ProofStep};
 use crate::extraction::{Extracted, Subprogram};
 use crate::graph::language::{ENode, Head};
 use crate::graph::lower::Explored;
@@ -142,7 +142,7 @@ impl Explored {
 
     /// The equations that the result rests on, of as few laws as can be told: a law is left out if the log without its
     /// equations proves the result. Laws are tried in the order of their names.
-    pub fn prove_with_few(&self, extracted: &Extracted) -> Option<Proof> {
+    pub fn prove_with_few_laws(&self, extracted: &Extracted) -> Option<Proof> {
         let mut proof = self.prove(extracted)?;
         let mut tried: BTreeSet<Reason> = BTreeSet::new();
         let mut without: BTreeSet<Reason> = BTreeSet::new();
@@ -166,6 +166,9 @@ impl Explored {
         extracted: &Extracted,
         barred: &dyn Fn(Reason) -> bool,
     ) -> Option<Proof> {
-        self.prove_by(extracted, &mut Closure::with(&self.graph.log, &|s| !barred(s.reason)))
+        self.prove_by(
+            extracted,
+            &mut CongruenceClosure::with(&self.graph.log, &|s| !barred(s.reason)),
+        )
     }
 }

@@ -38,13 +38,13 @@ pub struct Equation {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Log {
+pub struct ProofLog {
     terms: Vec<(Head, Box<[LogId]>)>,
     known: HashMap<(Head, Box<[LogId]>), LogId>,
     steps: Vec<Equation>,
 }
 
-impl Log {
+impl ProofLog {
     /// The id of a term, new or known.
     pub fn term(&mut self, head: Head, args: Box<[LogId]>) -> LogId {
         if let Some(&id) = self.known.get(&(head, args.clone())) {

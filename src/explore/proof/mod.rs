@@ -10,7 +10,7 @@ pub(crate) mod log;
 mod replay;
 
 use super::graph::language::Head;
-use log::{Equation, Log, LogId, Reason};
+use log::{Equation, LogId, ProofLog, Reason};
 use std::collections::{BTreeSet, HashMap};
 
 /// One equation that a proof rests on.
@@ -44,8 +44,8 @@ enum Edge {
     Congruence,
 }
 
-pub struct Closure<'a> {
-    log: &'a Log,
+pub struct CongruenceClosure<'a> {
+    log: &'a ProofLog,
     /// Union-find with path halving.
     parent: Vec<u32>,
     members: Vec<Vec<u32>>,
@@ -56,25 +56,29 @@ pub struct Closure<'a> {
     table: HashMap<(Head, Vec<u32>), u32>,
 }
 
-impl<'a> Closure<'a> {
+impl<'a> CongruenceClosure<'a> {
     /// Closes all asserted equations under congruence.
-    pub fn new(log: &'a Log) -> Closure<'a> {
-        Closure::of_first(log, log.steps().len())
+    pub fn new(log: &'a ProofLog) -> CongruenceClosure<'a> {
+        CongruenceClosure::of_first(log, log.steps().len())
     }
 
     /// Closes the first asserted equations under congruence.
-    pub fn of_first(log: &'a Log, steps: usize) -> Closure<'a> {
-        Closure::of(log, steps, &|_| true)
+    pub fn of_first(log: &'a ProofLog, steps: usize) -> CongruenceClosure<'a> {
+        CongruenceClosure::of(log, steps, &|_| true)
     }
 
     /// Closes the asserted equations that pass under congruence.
-    pub fn with(log: &'a Log, passes: &dyn Fn(&Equation) -> bool) -> Closure<'a> {
-        Closure::of(log, log.steps().len(), passes)
+    pub fn with(log: &'a ProofLog, passes: &dyn Fn(&Equation) -> bool) -> CongruenceClosure<'a> {
+        CongruenceClosure::of(log, log.steps().len(), passes)
     }
 
-    fn of(log: &'a Log, steps: usize, passes: &dyn Fn(&Equation) -> bool) -> Closure<'a> {
+    fn of(
+        log: &'a ProofLog,
+        steps: usize,
+        passes: &dyn Fn(&Equation) -> bool,
+    ) -> CongruenceClosure<'a> {
         let n = log.len();
-        let mut c = Closure {
+        let mut c = CongruenceClosure {
             log,
             parent: (0..n as u32).collect(),
             members: (0..n as u32).map(|i| vec![i]).collect(),
@@ -251,21 +255,21 @@ mod tests {
     /// f(a), f(b), g(f(a)), …: equations between leaves reach what is built on them.
     #[test]
     fn congruence_is_explained_by_the_equations_below_it() {
-        let mut log = Log::default();
-        let leaf = |log: &mut Log, i| log.term(Head::Input(i), Box::new([]));
+        let mut log = ProofLog::default();
+        let leaf = |log: &mut ProofLog, i| log.term(Head::Input(i), Box::new([]));
         let (a, b, c) = (leaf(&mut log, 0), leaf(&mut log, 1), leaf(&mut log, 2));
-        let f = |log: &mut Log, x| log.term(Head::Output(0), Box::new([x]));
+        let f = |log: &mut ProofLog, x| log.term(Head::Output(0), Box::new([x]));
         let (fa, fc) = (f(&mut log, a), f(&mut log, c));
         let (ffa, ffc) = (f(&mut log, fa), f(&mut log, fc));
         for (left, right) in [(a, b), (b, c)] {
             log.assert(Equation { reason: Reason::Definition, left, right, round: 1 });
         }
-        let mut closure = Closure::new(&log);
+        let mut closure = CongruenceClosure::new(&log);
         let proof = closure.prove_all(&[(ffa, ffc)]).expect("equal");
         assert_eq!(proof.steps.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 1]);
         assert!(closure.prove_all(&[(ffa, a)]).is_none());
-        let beneath = Closure::of_first(&log, 1).beneath(ffa, 1);
+        let beneath = CongruenceClosure::of_first(&log, 1).beneath(ffa, 1);
         assert_eq!(beneath.steps.iter().map(|s| s.step).collect::<Vec<_>>(), [0]);
-        assert!(Closure::of_first(&log, 1).beneath(ffc, 1).steps.is_empty());
+        assert!(CongruenceClosure::of_first(&log, 1).beneath(ffc, 1).steps.is_empty());
     }
 }

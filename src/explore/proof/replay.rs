@@ -31,7 +31,7 @@ impl Explored {
             let (head, args) = self.graph.log.get(id);
             let v = match head {
                 Head::Input(i) => vec![inputs[i as usize]],
-                Head::Const(_) | Head::Series(_) => {
+                Head::Const(_) | Head::PerCopyConstant(_) => {
                     vec![b.constant(self.constant(head, 0).clone())]
                 }
                 Head::Output(i) => vec![values[&args[0]][i as usize]],

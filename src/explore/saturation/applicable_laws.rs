@@ -11,7 +11,7 @@ use mlc_dsl::term::{TermId, TermKind};
 use std::collections::{BTreeSet, HashSet};
 
 /// The laws, out of these, that can fire, and the others.
-pub fn split(graph: &Graph, laws: &[u32]) -> (Vec<u32>, Vec<u32>) {
+pub fn split_applicable(graph: &Graph, laws: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let library = &graph.library;
     let law = |i: u32| &library.laws[i as usize];
     let normal = laws.iter().map(|&i| law(i)).filter(|l| is_normal(l));

@@ -1,8 +1,8 @@
 //! Applies a match: evaluates conditions, builds the right side, checks its type, and merges the classes.
 
 use crate::graph::Graph;
-use crate::graph::language::{ENode, Facts, Head};
-use crate::matcher::{Binding, Rest, State};
+use crate::graph::language::{ClassFacts, ENode, Head};
+use crate::matcher::{Binding, LeftoverOperands, PartialMatch};
 use crate::proof::log::{LogId, Reason};
 use egg::Id;
 use mlc_dsl::eval::{Env, eval, truth};
@@ -29,7 +29,7 @@ pub enum Outcome {
 
 /// One side of a match: the node that was matched and its class.
 #[derive(Clone, Copy, Debug)]
-pub struct Site {
+pub struct MatchedNode {
     /// The logged node.
     pub node: LogId,
     /// Its class.
@@ -37,7 +37,13 @@ pub struct Site {
 }
 
 /// Checks a match's conditions, then joins the right sides to the matched classes.
-pub fn apply(graph: &mut Graph, law: &Law, index: u32, sites: &[Site], st: &State) -> Outcome {
+pub fn apply(
+    graph: &mut Graph,
+    law: &Law,
+    index: u32,
+    sites: &[MatchedNode],
+    st: &PartialMatch,
+) -> Outcome {
     if let Some(refusal) = refusal(graph, law, st) {
         return Outcome::Refused(refusal);
     }
@@ -69,8 +75,8 @@ pub fn apply_family(
     graph: &mut Graph,
     law: &Law,
     index: u32,
-    sites: &[Site],
-    states: &[State],
+    sites: &[MatchedNode],
+    states: &[PartialMatch],
 ) -> (Outcome, Vec<Id>) {
     let mut members = Vec::new();
     for (site, st) in sites.iter().zip(states) {
@@ -99,7 +105,7 @@ pub fn apply_family(
     (outcome, made)
 }
 
-fn unite(graph: &mut Graph, index: u32, sites: &[Site], made: &[Id]) -> Outcome {
+fn unite(graph: &mut Graph, index: u32, sites: &[MatchedNode], made: &[Id]) -> Outcome {
     for (site, m) in sites.iter().zip(made) {
         let (left, right) = (&graph.facts(site.class).types, &graph.facts(*m).types);
         if left != right {
@@ -139,7 +145,7 @@ fn has_twin(graph: &Graph, class: Id, made: Id) -> bool {
 /// repeated along the same axes.
 fn same_place(graph: &Graph, a: Id, b: Id) -> bool {
     let (fa, fb) = (graph.facts(a), graph.facts(b));
-    let plain = |f: &Facts| f.fed_by_constants && f.uniform.is_none();
+    let plain = |f: &ClassFacts| f.is_constant && f.uniform.is_none();
     let maps = |id: Id| {
         let broadcast = graph.structural.broadcast;
         graph.egg[id].nodes.iter().find_map(|n| match n.head {
@@ -151,7 +157,7 @@ fn same_place(graph: &Graph, a: Id, b: Id) -> bool {
 }
 
 fn failed(graph: &Graph, e: BuildError) -> Outcome {
-    if graph.room() == 0 { Outcome::Full } else { Outcome::IllTyped(e.to_string()) }
+    if graph.remaining_nodes() == 0 { Outcome::Full } else { Outcome::IllTyped(e.to_string()) }
 }
 
 /// The classes of variables; broadcasts that were only implied are added now.
@@ -188,7 +194,7 @@ fn number(graph: &mut Graph, dtype: DType, v: f64) -> Result<Id, BuildError> {
 }
 
 /// The right side with the operands that the pattern left over put back.
-fn with_rest(graph: &mut Graph, v: Id, rest: &Rest) -> Result<Id, BuildError> {
+fn with_rest(graph: &mut Graph, v: Id, rest: &LeftoverOperands) -> Result<Id, BuildError> {
     let structural = graph.structural;
     let mut acc = v;
     for &o in &rest.operands {
@@ -213,7 +219,7 @@ pub struct Refusal {
 }
 
 /// The first clause that does not hold.
-pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<Refusal> {
+pub fn refusal(graph: &Graph, law: &Law, st: &PartialMatch) -> Option<Refusal> {
     let conditions = law.conditions.iter().find(|c| holds(graph, law, c, st) != Some(true));
     // A hint that cannot be decided does not stop the law.
     let hint = || law.hints.iter().find(|c| holds(graph, law, c, st) == Some(false));
@@ -224,22 +230,22 @@ pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<Refusal> {
 }
 
 /// True if a part of a match is known already to fail a condition, whatever the rest is bound to.
-pub fn contradicted(graph: &Graph, law: &Law, st: &State) -> bool {
+pub fn contradicted(graph: &Graph, law: &Law, st: &PartialMatch) -> bool {
     law.conditions.iter().any(|c| holds(graph, law, c, st) == Some(false))
 }
 
-fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
+fn holds(graph: &Graph, law: &Law, c: &Expr, st: &PartialMatch) -> Option<bool> {
     match &c.kind {
         ExprKind::Mark(_) => Some(true),
         ExprKind::Test(p, args) => {
             let (tensors, bounds) = p.split(args);
-            let operands: Vec<Asked> = tensors
+            let operands: Vec<PredicateOperand> = tensors
                 .iter()
                 .filter_map(|a| law.vars.iter().position(|v| Some(&v.name) == a.as_name()))
                 .filter_map(|i| match st.vars.get(i)? {
-                    Some(Binding::Class(id)) => Some(Asked::Class(*id)),
-                    Some(Binding::Spread { base, .. }) => Some(Asked::Class(*base)),
-                    Some(Binding::Number { value, .. }) => Some(Asked::Number(*value)),
+                    Some(Binding::Class(id)) => Some(PredicateOperand::Class(*id)),
+                    Some(Binding::Spread { base, .. }) => Some(PredicateOperand::Class(*base)),
+                    Some(Binding::Number { value, .. }) => Some(PredicateOperand::Number(*value)),
                     None => None,
                 })
                 .collect();
@@ -251,13 +257,15 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
                 let bounds = bounds.iter().map(|a| eval(a, &st.env).ok());
                 let (low, high) = crate::analysis::interval::named(&bounds.collect::<Vec<_>>())?;
                 return Some(operands.iter().all(|o| match *o {
-                    Asked::Class(id) => crate::analysis::interval::within(graph, id, low, high),
-                    Asked::Number(v) => v.is_nan() || (low..=high).contains(&v),
+                    PredicateOperand::Class(id) => {
+                        crate::analysis::interval::within(graph, id, low, high)
+                    }
+                    PredicateOperand::Number(v) => v.is_nan() || (low..=high).contains(&v),
                 }));
             }
             Some(operands.iter().all(|o| match *o {
-                Asked::Class(id) => predicate(graph, *p, id),
-                Asked::Number(v) => of_number(*p, v),
+                PredicateOperand::Class(id) => predicate(graph, *p, id),
+                PredicateOperand::Number(v) => of_number(*p, v),
             }))
         }
         ExprKind::Binary(BinaryOp::And, a, b) => {
@@ -273,7 +281,7 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
 }
 
 /// What a predicate asks about.
-enum Asked {
+enum PredicateOperand {
     Class(Id),
     Number(f64),
 }
@@ -313,7 +321,7 @@ fn predicate(graph: &Graph, p: Predicate, id: Id) -> bool {
             || viewed(graph, id).is_some_and(|base| graph.every_element(base, name, f))
     };
     match p {
-        Predicate::Const => facts.fed_by_constants,
+        Predicate::Const => facts.is_constant,
         Predicate::Uniform => facts.uniform.is_some(),
         Predicate::Nonzero => every("nonzero", |v| v != 0.0),
         Predicate::Finite => every("finite", f64::is_finite),
@@ -324,7 +332,7 @@ fn predicate(graph: &Graph, p: Predicate, id: Id) -> bool {
 }
 
 /// A text that two matches share iff they bind the shared variables alike: the key of a family.
-pub fn family_key(graph: &Graph, law: &Law, st: &State) -> String {
+pub fn family_key(graph: &Graph, law: &Law, st: &PartialMatch) -> String {
     use std::fmt::Write;
     let mut out = String::new();
     for (v, b) in law.vars.iter().zip(&st.vars) {

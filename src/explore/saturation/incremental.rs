@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The rounds in which classes, and what lies below them, changed last.
 #[derive(Default)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeTracker {
     /// A print of each class, and the round in which it became that.
     prints: HashMap<Id, (u64, u32)>,
     places: HashMap<Id, usize>,
@@ -22,7 +22,7 @@ pub(crate) struct Changes {
     levels: Vec<Vec<u32>>,
 }
 
-impl Changes {
+impl ChangeTracker {
     /// Notes what is new in these classes, looking through so many levels at most.
     pub(crate) fn update(&mut self, graph: &Graph, ids: &[Id], levels: usize) {
         let shared = graph.shared_values();
@@ -73,12 +73,12 @@ impl Changes {
 fn print(graph: &Graph, id: Id, shared: bool) -> u64 {
     let facts = graph.facts(id);
     let mut h = DefaultHasher::new();
-    (shared, facts.fed_by_constants, facts.settled, facts.value.is_some()).hash(&mut h);
+    (shared, facts.is_constant, facts.is_foldable, facts.value.is_some()).hash(&mut h);
     facts.uniform.map(f64::to_bits).hash(&mut h);
     graph.egg[id].nodes.iter().fold(h.finish(), |sum, n| {
         let mut h = DefaultHasher::new();
         n.head.hash(&mut h);
-        if !matches!(n.head, Head::Input(_) | Head::Const(_) | Head::Series(_)) {
+        if !matches!(n.head, Head::Input(_) | Head::Const(_) | Head::PerCopyConstant(_)) {
             n.args.iter().for_each(|&a| graph.egg.find(a).hash(&mut h));
         }
         sum.wrapping_add(h.finish())
@@ -86,16 +86,16 @@ fn print(graph: &Graph, id: Id, shared: bool) -> u64 {
 }
 
 /// How many levels below a class a root of a law looks.
-pub(crate) fn reach(compiled: &Compiled, root: PatId) -> usize {
-    let of = |args: &[PatId]| args.iter().map(|&a| reach(compiled, a)).max();
+pub(crate) fn pattern_depth(compiled: &Compiled, root: PatId) -> usize {
+    let of = |args: &[PatId]| args.iter().map(|&a| pattern_depth(compiled, a)).max();
     match &compiled.pats[root.0 as usize].kind {
         PatKind::Var(_) | PatKind::Scalar(_) => 0,
         // What becomes known of a constant is how it is viewed.
         PatKind::Table(_) => VIEWS,
         PatKind::Apply(_, _, args) => 1 + of(args).unwrap_or(0),
-        PatKind::Output(_, whole) => 1 + reach(compiled, *whole),
+        PatKind::Output(_, whole) => 1 + pattern_depth(compiled, *whole),
         // Behind a broadcast its operand is looked for under other shapes.
-        PatKind::Broadcast(arg, _) => 2 + reach(compiled, *arg),
+        PatKind::Broadcast(arg, _) => 2 + pattern_depth(compiled, *arg),
         // A pattern of a sum or product may stand for one operand, which is then the class itself.
         PatKind::Flat(_, args, _) => 1 + DEPTH + of(args).unwrap_or(0),
     }

@@ -1,4 +1,4 @@
-//! The rounds of saturation: search all laws, apply the matches, rebuild; under hard limits.
+//! Equality saturation in rounds: search all laws, apply the matches, rebuild; under hard limits.
 
 mod applicable_laws;
 pub(crate) mod apply;
@@ -11,13 +11,13 @@ use super::Limits;
 use super::analysis::scalar_factors::without_scalar_factor;
 use super::graph::Graph;
 use super::graph::language::{ENode, Head};
-use super::matcher::flatten::Flattenings;
+use super::matcher::flatten::FlatViewCache;
 use super::matcher::multi_pattern::MultiPatternMatches;
-use super::matcher::{Binding, Matcher, State};
+use super::matcher::{Binding, Matcher, PartialMatch};
 use super::proof::log::LogId;
-use apply::{Outcome, Refusal, Site, apply, apply_family, contradicted};
+use apply::{MatchedNode, Outcome, Refusal, apply, apply_family, contradicted};
 use egg::Id;
-use incremental::{Changes, reach};
+use incremental::{ChangeTracker, pattern_depth};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
 use mlc_dsl::pattern::compile;
@@ -108,14 +108,14 @@ impl LawProfile {
 }
 
 /// The state of one pattern of a law.
-struct Runner {
+struct PatternRunner {
     compiled: Arc<Compiled>,
     profile: LawProfile,
     banned_until: u32,
     bans: u32,
     applied: HashSet<u64>,
-    /// How far each root looks.
-    reach: Vec<usize>,
+    /// Levels below its class that each root looks at.
+    depths: Vec<usize>,
     /// Operators without which nothing matches.
     needs: Vec<CallId>,
     /// The last round in which every match was found; classes that have not changed since have no new ones.
@@ -124,11 +124,11 @@ struct Runner {
     restless: bool,
 }
 
-impl Runner {
-    fn new(library: &Library, compiled: Arc<Compiled>) -> Runner {
+impl PatternRunner {
+    fn new(library: &Library, compiled: Arc<Compiled>) -> PatternRunner {
         let law = &library.laws[compiled.law as usize];
-        Runner {
-            reach: compiled.roots.iter().map(|&r| reach(&compiled, r)).collect(),
+        PatternRunner {
+            depths: compiled.roots.iter().map(|&r| pattern_depth(&compiled, r)).collect(),
             needs: compiled.operators(),
             restless: law.left.iter().any(|s| s.each)
                 || law.conditions.iter().any(Expr::is_learned),
@@ -155,9 +155,9 @@ pub struct Saturation {
 }
 
 /// A match that waits to be applied.
-pub(super) struct Found {
+pub(super) struct PendingMatch {
     pub(super) sites: Vec<(ENode, Id)>,
-    pub(super) states: Vec<State>,
+    pub(super) states: Vec<PartialMatch>,
     pub(super) family: bool,
 }
 
@@ -167,15 +167,15 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     let start = Instant::now();
     // Where no law may round differently, none may regroup either.
     let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
-    let (laws, idle) = applicable_laws::split(graph, laws);
-    let mut runners: Vec<Runner> = compile(&library, &laws)
+    let (laws, idle) = applicable_laws::split_applicable(graph, laws);
+    let mut runners: Vec<PatternRunner> = compile(&library, &laws)
         .into_iter()
-        .map(|compiled| Runner::new(&library, compiled))
+        .map(|compiled| PatternRunner::new(&library, compiled))
         .collect();
     // Normalising laws go first: they give the others their one spelling.
     runners.sort_by_key(|r| !r.compiled.normal);
-    let levels = runners.iter().flat_map(|r| r.reach.iter().copied()).max().unwrap_or(0);
-    let mut changes = Changes::default();
+    let levels = runners.iter().flat_map(|r| r.depths.iter().copied()).max().unwrap_or(0);
+    let mut changes = ChangeTracker::default();
     let mut families = MultiPatternMatches::default();
     let mut sizes = Vec::new();
     let mut stop = Stop::Rounds;
@@ -187,14 +187,15 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         let known = graph.log.steps().len();
         let spent = start.elapsed().as_secs_f64() / limits.time.as_secs_f64().max(1e-9);
         let done = spent.max(f64::from(round - 1) / f64::from(limits.rounds));
-        crate::progress::at("exploring", Some(done));
+        crate::progress::report("exploring", Some(done));
         let reachable: Vec<Id> = graph.reachable().into_iter().collect();
         changes.update(graph, &reachable, levels);
         graph.without_scalar_factor = without_scalar_factor(graph, &reachable);
         let index = index(graph, &reachable, &changes);
-        let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
+        let mut waiting: Vec<(usize, Vec<PendingMatch>)> = Vec::new();
         let banned = runners.iter().any(|r| r.banned_until >= round);
-        let searched = search_all(graph, &runners, &index, exact, (left, matches), (start, limits));
+        let budget = RoundBudget { steps: left, matches, start, limits };
+        let searched = search_all(graph, &runners, &index, exact, &budget);
         let mut over_now = false;
         for s in searched {
             let r = &mut runners[s.runner];
@@ -257,10 +258,20 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     Saturation { profiles: profiles(runners, idle), stop, sizes, bundles: families.bundles }
 }
 
+/// What one round of search may spend.
+struct RoundBudget<'l> {
+    steps: u64,
+    /// Matches of each pattern before bans double it.
+    matches: usize,
+    /// When saturation began.
+    start: Instant,
+    limits: &'l Limits,
+}
+
 /// What the search of one pattern found.
-struct Searched {
+struct PatternSearch {
     runner: usize,
-    found: Vec<Found>,
+    found: Vec<PendingMatch>,
     over: bool,
     steps: u64,
     time: Duration,
@@ -270,15 +281,15 @@ struct Searched {
 /// whatever their number.
 fn search_all(
     graph: &Graph,
-    runners: &[Runner],
-    index: &Index<'_>,
+    runners: &[PatternRunner],
+    index: &ClassIndex<'_>,
     exact: bool,
-    (left, matches): (u64, usize),
-    (start, limits): (Instant, &Limits),
-) -> Vec<Searched> {
+    budget: &RoundBudget<'_>,
+) -> Vec<PatternSearch> {
+    let RoundBudget { steps: left, matches, start, limits } = *budget;
     let next = AtomicUsize::new(0);
     let work = || {
-        let flat = Flattenings::new(graph, exact);
+        let flat = FlatViewCache::new(graph, exact);
         let mut out = Vec::new();
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
@@ -288,7 +299,7 @@ fn search_all(
             }
             if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
                 let (found, time) = (Vec::new(), Duration::ZERO);
-                out.push(Searched { runner: i, found, over: false, steps: 0, time });
+                out.push(PatternSearch { runner: i, found, over: false, steps: 0, time });
                 continue;
             }
             let began = Instant::now();
@@ -298,16 +309,16 @@ fn search_all(
             let search = Search { graph, law, runner: r, index, flat: &flat, effort: &effort };
             let (found, over) = search.run(allowed);
             let steps = effort.steps();
-            out.push(Searched { runner: i, found, over, steps, time: began.elapsed() });
+            out.push(PatternSearch { runner: i, found, over, steps, time: began.elapsed() });
         }
     };
-    let mut out = work_on(limits.threads, work);
+    let mut out = run_on_threads(limits.threads, work);
     out.sort_by_key(|s| s.runner);
     out
 }
 
-/// The results of a task that shares its work between so many threads.
-fn work_on<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> {
+/// Runs a task that shares its work on this many threads, and collects their results.
+fn run_on_threads<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> {
     if threads < 2 {
         return work();
     }
@@ -325,7 +336,7 @@ fn work_on<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> 
 }
 
 /// One profile per law, in the laws' order; a law may have several patterns, and `idle` ones were not searched.
-fn profiles(runners: Vec<Runner>, idle: Vec<u32>) -> Vec<(u32, LawProfile)> {
+fn profiles(runners: Vec<PatternRunner>, idle: Vec<u32>) -> Vec<(u32, LawProfile)> {
     let mut out: BTreeMap<u32, LawProfile> =
         idle.into_iter().map(|i| (i, LawProfile::default())).collect();
     for r in runners {
@@ -340,14 +351,14 @@ fn profiles(runners: Vec<Runner>, idle: Vec<u32>) -> Vec<(u32, LawProfile)> {
 fn run_match(
     graph: &mut Graph,
     law: &Law,
-    r: &mut Runner,
-    f: &Found,
+    r: &mut PatternRunner,
+    f: &PendingMatch,
     families: &mut MultiPatternMatches,
 ) {
-    let sites: Vec<Site> = f
+    let sites: Vec<MatchedNode> = f
         .sites
         .iter()
-        .map(|(n, c)| Site { node: graph.log_node(n), class: graph.egg.find(*c) })
+        .map(|(n, c)| MatchedNode { node: graph.log_node(n), class: graph.egg.find(*c) })
         .collect();
     let index = r.compiled.law;
     let outcome = if f.family {
@@ -383,8 +394,8 @@ fn run_match(
 }
 
 /// Where a pattern may match.
-struct Index<'c> {
-    changes: &'c Changes,
+struct ClassIndex<'c> {
+    changes: &'c ChangeTracker,
     /// Classes by the operators of their nodes, in id order.
     by_call: HashMap<Option<CallId>, Vec<Id>>,
     /// Classes by an operator and what it is applied to, in id order.
@@ -392,7 +403,7 @@ struct Index<'c> {
 }
 
 /// Classes that the program may be computed by. What a refused match left behind is not among them.
-fn index<'c>(graph: &Graph, reachable: &[Id], changes: &'c Changes) -> Index<'c> {
+fn index<'c>(graph: &Graph, reachable: &[Id], changes: &'c ChangeTracker) -> ClassIndex<'c> {
     let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
     for &id in reachable {
@@ -416,10 +427,10 @@ fn index<'c>(graph: &Graph, reachable: &[Id], changes: &'c Changes) -> Index<'c>
             by_call.entry(c).or_default().push(id);
         }
     }
-    Index { changes, by_call, users }
+    ClassIndex { changes, by_call, users }
 }
 
-fn fingerprint(graph: &Graph, f: &Found) -> u64 {
+fn fingerprint(graph: &Graph, f: &PendingMatch) -> u64 {
     let mut h = DefaultHasher::new();
     for (n, c) in &f.sites {
         graph.egg.find(*c).hash(&mut h);
@@ -450,27 +461,27 @@ fn fingerprint(graph: &Graph, f: &Found) -> u64 {
 }
 
 /// What a complete match is handed to.
-type Callback<'c> = &'c mut dyn FnMut(&[(ENode, Id)], &State) -> ControlFlow<()>;
+type Callback<'c> = &'c mut dyn FnMut(&[(ENode, Id)], &PartialMatch) -> ControlFlow<()>;
 
 /// One law's search in one round.
 struct Search<'a> {
     graph: &'a Graph,
     law: &'a Law,
-    runner: &'a Runner,
-    index: &'a Index<'a>,
-    flat: &'a Flattenings,
+    runner: &'a PatternRunner,
+    index: &'a ClassIndex<'a>,
+    flat: &'a FlatViewCache,
     effort: &'a StepBudget,
 }
 
 impl Search<'_> {
     /// New matches, at most `allowed`, and whether there may be more.
-    fn run(&self, allowed: usize) -> (Vec<Found>, bool) {
+    fn run(&self, allowed: usize) -> (Vec<PendingMatch>, bool) {
         let family = self.law.left.iter().any(|s| s.each);
-        let mut out: Vec<Found> = Vec::new();
+        let mut out: Vec<PendingMatch> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
         let mut over = false;
-        let _ = self.root(0, false, &mut Vec::new(), &State::default(), &mut |sites, st| {
-            let found = Found { sites: sites.to_vec(), states: vec![st.clone()], family };
+        let _ = self.root(0, false, &mut Vec::new(), &PartialMatch::default(), &mut |sites, st| {
+            let found = PendingMatch { sites: sites.to_vec(), states: vec![st.clone()], family };
             let print = fingerprint(self.graph, &found);
             if !family && self.runner.applied.contains(&print) || !seen.insert(print) {
                 return ControlFlow::Continue(());
@@ -488,11 +499,11 @@ impl Search<'_> {
     /// True if a root may match a class in a way that it did not when the law was searched last.
     fn changed(&self, i: usize, class: Id) -> bool {
         let r = self.runner;
-        r.restless || self.index.changes.latest(class, r.reach[i]) > r.complete
+        r.restless || self.index.changes.latest(class, r.depths[i]) > r.complete
     }
 
     /// The classes where a root may match, given what the roots before it are bound to.
-    fn places(&self, root: PatId, st: &State) -> &[Id] {
+    fn places(&self, root: PatId, st: &PartialMatch) -> &[Id] {
         let pat = |p: PatId| &self.runner.compiled.pats[p.0 as usize].kind;
         let call = match pat(root) {
             &PatKind::Apply(c, _, ref args) => {
@@ -522,7 +533,7 @@ impl Search<'_> {
         i: usize,
         changed: bool,
         sites: &mut Vec<(ENode, Id)>,
-        st: &State,
+        st: &PartialMatch,
         found: Callback<'_>,
     ) -> ControlFlow<()> {
         let Some(&root) = self.runner.compiled.roots.get(i) else { return found(sites, st) };
@@ -539,7 +550,7 @@ impl Search<'_> {
             if last && !changed || sites.iter().any(|(_, c)| *c == class) {
                 continue;
             }
-            matcher.class(root, class, st, &mut |node, st| {
+            matcher.match_class(root, class, st, &mut |node, st| {
                 if !last && contradicted(self.graph, self.law, st) {
                     return ControlFlow::Continue(());
                 }

@@ -2,7 +2,7 @@
 //! nodes of the graph, which are written in their turn.
 
 use super::forms::Forms;
-use super::matching::Found;
+use super::matching::FormMatch;
 use crate::import::broadcast::trailing_axes;
 use mlc_dsl::eval::eval;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
@@ -21,7 +21,7 @@ pub(crate) enum Core {
 
 impl Forms<'_, '_> {
     /// A core expression as new nodes of the graph.
-    pub(crate) fn core(&mut self, e: &Expr, found: &Found<'_>, origin: &str) -> Option<Core> {
+    pub(crate) fn core(&mut self, e: &Expr, found: &FormMatch<'_>, origin: &str) -> Option<Core> {
         if let Ok(a) = eval(e, &found.env) {
             return Some(Core::Number(a));
         }
@@ -49,7 +49,7 @@ impl Forms<'_, '_> {
         }
     }
 
-    fn core_call(&mut self, call: &Apply, found: &Found<'_>, origin: &str) -> Option<Core> {
+    fn core_call(&mut self, call: &Apply, found: &FormMatch<'_>, origin: &str) -> Option<Core> {
         let args = call.args.as_slice();
         let id = match (&call.callee, args) {
             (Callee::Scalar, [v, to]) => {

@@ -6,7 +6,7 @@
 use super::ExportError;
 use super::core::Core;
 use super::graph::Graph;
-use super::matching::{Found, find, holds, settle};
+use super::matching::{FormMatch, find, holds, settle};
 use super::rules::{Rule, Rules};
 use super::types::{allowed, has_attributes, is_implemented};
 use crate::import::read_facts::ReadFacts;
@@ -189,7 +189,7 @@ impl<'a, 'r> Forms<'a, 'r> {
         best.map(|(_, form)| form).or(spare.filter(|_| !is_composed))
     }
 
-    fn form(&mut self, rule: &Rule<'_>, found: &Found<'_>, id: NodeId) -> Option<Form> {
+    fn form(&mut self, rule: &Rule<'_>, found: &FormMatch<'_>, id: NodeId) -> Option<Form> {
         let origin = self.graph.node(id).origin.clone();
         let (mut inputs, attrs) = match rule.print {
             Some(print) => self.explicit(rule, print, found, &origin, id)?,
@@ -237,7 +237,7 @@ impl<'a, 'r> Forms<'a, 'r> {
     /// True if the operator is defined on these inputs, as far as its item says.
     fn is_defined(&self, rule: &Rule<'_>, inputs: &[Operand]) -> bool {
         let decl = &rule.item.decl;
-        let mut given = Found::nothing(&self.facts.positive);
+        let mut given = FormMatch::nothing(&self.facts.positive);
         let places = decl.params.iter().filter(|p| !matches!(p.kind, ParamKind::Attr(_)));
         for (p, operand) in places.zip(inputs).filter(|_| !decl.conditions.is_empty()) {
             let ty = match operand {
@@ -254,7 +254,7 @@ impl<'a, 'r> Forms<'a, 'r> {
     fn backwards(
         &mut self,
         rule: &Rule<'_>,
-        found: &Found<'_>,
+        found: &FormMatch<'_>,
         id: NodeId,
     ) -> Option<(Vec<Operand>, IndexMap<String, RawAttr>)> {
         let mut inputs = Vec::new();
@@ -290,7 +290,7 @@ impl<'a, 'r> Forms<'a, 'r> {
         &mut self,
         rule: &Rule<'_>,
         print: &Print,
-        found: &Found<'_>,
+        found: &FormMatch<'_>,
         origin: &str,
         id: NodeId,
     ) -> Option<(Vec<Operand>, IndexMap<String, RawAttr>)> {
@@ -332,7 +332,13 @@ impl<'a, 'r> Forms<'a, 'r> {
     }
 
     /// An attribute as an input.
-    fn literal(&self, a: &Attr, place: &Param, found: &Found<'_>, id: NodeId) -> Option<Operand> {
+    fn literal(
+        &self,
+        a: &Attr,
+        place: &Param,
+        found: &FormMatch<'_>,
+        id: NodeId,
+    ) -> Option<Operand> {
         let dtype = || {
             let partner = rule_dtype(place, found);
             partner.unwrap_or(self.graph.node(id).types[0].dtype)
@@ -370,7 +376,7 @@ impl<'a, 'r> Forms<'a, 'r> {
 }
 
 /// The element type of a number among tensors: that of the first tensor of the match.
-fn rule_dtype(place: &Param, found: &Found<'_>) -> Option<DType> {
+fn rule_dtype(place: &Param, found: &FormMatch<'_>) -> Option<DType> {
     let ParamKind::Tensor { .. } = &place.kind else { return None };
     let mut types: Vec<(&Name, DType)> =
         found.tensors.keys().filter_map(|n| Some((n, found.env.tensor(n)?.dtype))).collect();
@@ -378,7 +384,7 @@ fn rule_dtype(place: &Param, found: &Found<'_>) -> Option<DType> {
     types.first().map(|t| t.1)
 }
 
-fn is_default(p: &Param, a: &Attr, found: &Found<'_>) -> bool {
+fn is_default(p: &Param, a: &Attr, found: &FormMatch<'_>) -> bool {
     let default = p.default.as_ref().and_then(|d| eval(&settle(d, found), &found.env).ok());
     default.is_some_and(|d| d == *a || d.as_f64().is_some() && d.as_f64() == a.as_f64())
 }

@@ -1,7 +1,7 @@
 //! A program in the shape in which ONNX writes it: operands that NumPy's rule broadcasts stand as they
 //! are, aligned to the right, and nothing else is broadcast without need.
 
-use super::kernels::Planned;
+use super::kernels::PlannedProgram;
 use crate::import::broadcast::trailing_axes;
 use mlc_dsl::eval::functions::{common_shape, moved_extents};
 use mlc_dsl::ir::canon::Structural;
@@ -37,7 +37,7 @@ pub(crate) struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     /// The graph of a program.
-    pub fn of(planned: &'a Planned, library: &'a Library) -> Graph<'a> {
+    pub fn of(planned: &'a PlannedProgram, library: &'a Library) -> Graph<'a> {
         let program = &planned.program;
         let mut g = Graph {
             library,

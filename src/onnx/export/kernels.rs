@@ -11,7 +11,7 @@ use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::plan::Kernel;
 
 /// A program, and the kernels that compute its nodes.
-pub(crate) struct Planned {
+pub(crate) struct PlannedProgram {
     /// The program.
     pub program: Program,
     /// The kernels that compute each node; none of a view.
@@ -20,9 +20,9 @@ pub(crate) struct Planned {
     pub places: Vec<u32>,
 }
 
-impl Planned {
+impl PlannedProgram {
     /// What a plan computes.
-    pub fn of_plan(program: &Program, library: &Library, kernels: &[Kernel]) -> Planned {
+    pub fn of_plan(program: &Program, library: &Library, kernels: &[Kernel]) -> PlannedProgram {
         let mut of = vec![Vec::new(); program.nodes.len()];
         let mut places: Vec<u32> = Vec::new();
         for (place, kernel) in (0..).zip(kernels) {
@@ -34,16 +34,16 @@ impl Planned {
                 of[node.0 as usize].push(places.len() as u32 - 1);
             }
         }
-        Planned { program: program.clone(), kernels: of, places }.settled()
+        PlannedProgram { program: program.clone(), kernels: of, places }.settled()
     }
 
     /// A program of which nothing is chosen: every application is a kernel of its own.
-    pub fn of_nodes(program: &Program, library: &Library) -> Planned {
+    pub fn of_nodes(program: &Program, library: &Library) -> PlannedProgram {
         let computed = |n: NodeId| program.is_applied(n) && !library.is_view(program, n);
         let nodes = (0..program.nodes.len() as u32).map(NodeId);
         let kernels = nodes.map(|n| if computed(n) { vec![n.0] } else { vec![] }).collect();
         let places = (0..program.nodes.len() as u32).collect();
-        Planned { program: program.clone(), kernels, places }.settled()
+        PlannedProgram { program: program.clone(), kernels, places }.settled()
     }
 
     /// The place in the plan of the first kernel that computes a node.
@@ -56,7 +56,7 @@ impl Planned {
         &self,
         library: &Library,
         opens: &dyn Fn(NodeId, CallId) -> bool,
-    ) -> Result<Planned, (NodeId, BuildError)> {
+    ) -> Result<PlannedProgram, (NodeId, BuildError)> {
         let (program, became) = once_by(&self.program, library, Rest::Canonical, opens)?;
         let mut kernels = self.moved(program.nodes.len(), became.iter().map(Vec::as_slice));
         // A view of a body may be that of another kernel's body, too.
@@ -65,16 +65,16 @@ impl Planned {
                 own.clear();
             }
         }
-        Ok(Planned { program, kernels, places: self.places.clone() }.settled())
+        Ok(PlannedProgram { program, kernels, places: self.places.clone() }.settled())
     }
 
     /// The same without what no output needs, and with constants for what has no elements.
-    fn settled(self) -> Planned {
+    fn settled(self) -> PlannedProgram {
         let (program, became) = self.program.clone().with_empty_constants_by();
         let (program, left) = program.pruned_by();
         let became: Vec<Option<NodeId>> = became.iter().map(|n| left[n.0 as usize]).collect();
         let kernels = self.moved(program.nodes.len(), became.iter().map(Option::as_slice));
-        Planned { program, kernels, places: self.places }
+        PlannedProgram { program, kernels, places: self.places }
     }
 
     /// The kernels of the nodes that these nodes became.

@@ -17,7 +17,7 @@ const MAX_WAYS: usize = 16;
 
 /// A match.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found<'p> {
+pub(crate) struct FormMatch<'p> {
     /// Tensors.
     pub tensors: HashMap<Name, Value>,
     /// Lists of tensors.
@@ -35,10 +35,10 @@ pub(crate) struct Found<'p> {
     deferred: Vec<(&'p Expr, Attr)>,
 }
 
-impl<'p> Found<'p> {
+impl<'p> FormMatch<'p> {
     /// Nothing yet, of a model of which that is known.
-    pub fn nothing(positive: &'p Positive) -> Found<'p> {
-        Found { positive: Some(positive), ..Found::default() }
+    pub fn nothing(positive: &'p Positive) -> FormMatch<'p> {
+        FormMatch { positive: Some(positive), ..FormMatch::default() }
     }
 
     /// True if the name stands for something.
@@ -55,18 +55,18 @@ pub(crate) fn find<'p>(
     rule: &Rule<'p>,
     node: NodeId,
     positive: &'p Positive,
-) -> Option<Found<'p>> {
-    let mut start = Found::nothing(positive);
+) -> Option<FormMatch<'p>> {
+    let mut start = FormMatch::nothing(positive);
     for (name, value) in &rule.form.fixed {
         start.env.bind_attr(name, value.clone());
     }
     let v = Value { node, output: 0 };
-    let ways = match &rule.form.root {
+    let scan_directions = match &rule.form.root {
         Root::Term(_, p) => matches(graph, rule.form, *p, v, start),
         Root::Chain(call, attrs, list) => chain(graph, *call, list, attrs, v, start),
         Root::Parts(call, names) => parts(graph, *call, names, v, start).into_iter().collect(),
     };
-    ways.into_iter().find_map(|w| complete(graph, rule, node, w))
+    scan_directions.into_iter().find_map(|w| complete(graph, rule, node, w))
 }
 
 /// Checks everything that needs all names.
@@ -74,8 +74,8 @@ fn complete<'p>(
     graph: &Graph<'_>,
     rule: &Rule<'p>,
     root: NodeId,
-    mut found: Found<'p>,
-) -> Option<Found<'p>> {
+    mut found: FormMatch<'p>,
+) -> Option<FormMatch<'p>> {
     let whole = &found.covered;
     let inside = |id: &NodeId| {
         *id == root
@@ -156,7 +156,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 /// Whether a condition holds; `None` if that cannot be told.
-pub(crate) fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
+pub(crate) fn holds(c: &Expr, found: &FormMatch<'_>) -> Option<bool> {
     match &c.kind {
         ExprKind::Unary(UnaryOp::Not, a) => holds(a, found).map(|b| !b),
         ExprKind::Binary(BinaryOp::And, a, b) => match holds(a, found)? {
@@ -172,7 +172,7 @@ pub(crate) fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
 }
 
 /// The expression with what is asked about the match answered.
-pub(crate) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
+pub(crate) fn settle(e: &Expr, found: &FormMatch<'_>) -> Expr {
     match &e.kind {
         ExprKind::Ask(question, args) => {
             let name = args.first().and_then(Expr::as_name);
@@ -205,8 +205,8 @@ fn matches<'p>(
     form: &'p Printed,
     p: PatId,
     v: Value,
-    mut found: Found<'p>,
-) -> Vec<Found<'p>> {
+    mut found: FormMatch<'p>,
+) -> Vec<FormMatch<'p>> {
     match &form.pats[p.0 as usize] {
         PatKind::Var(i) => {
             let n = &form.vars[*i];
@@ -229,7 +229,7 @@ fn matches<'p>(
 }
 
 /// The ways in which a number of a term is this one.
-fn number<'p>(e: &'p Expr, x: f64, dtype: DType, mut found: Found<'p>) -> Vec<Found<'p>> {
+fn number<'p>(e: &'p Expr, x: f64, dtype: DType, mut found: FormMatch<'p>) -> Vec<FormMatch<'p>> {
     match e.as_name() {
         Some(n) if !found.env.bind_attr(n, Attr::float(short(x, dtype))) => return vec![],
         Some(_) => {}
@@ -245,8 +245,8 @@ fn operand<'p>(
     form: &'p Printed,
     (call, p): (CallId, PatId),
     v: Value,
-    found: Found<'p>,
-) -> Vec<Found<'p>> {
+    found: FormMatch<'p>,
+) -> Vec<FormMatch<'p>> {
     match &form.pats[p.0 as usize] {
         PatKind::Scalar(e) if graph.library.call(call).class != OpClass::Pointwise => {
             graph.everywhere(v).map_or(vec![], |x| number(e, x, graph.ty(v).dtype, found))
@@ -260,8 +260,8 @@ fn apply<'p>(
     form: &'p Printed,
     (call, attrs, args): (CallId, &'p [Option<Expr>], &'p [PatId]),
     v: Value,
-    mut found: Found<'p>,
-) -> Vec<Found<'p>> {
+    mut found: FormMatch<'p>,
+) -> Vec<FormMatch<'p>> {
     let node = graph.node(v.node);
     let NodeKind::Apply(c, values) = &node.kind else { return vec![] };
     if *c != call || v.output != 0 || args.len() != node.args.len() {
@@ -276,25 +276,25 @@ fn apply<'p>(
     }
     found.covered.push(v.node);
     let ordered = |order: &[usize]| {
-        let mut ways = vec![found.clone()];
+        let mut scan_directions = vec![found.clone()];
         for (&p, &i) in args.iter().zip(order) {
             let next = |w| operand(graph, form, (call, p), node.args[i], w);
-            ways = ways.into_iter().flat_map(next).collect();
-            ways.truncate(MAX_WAYS);
+            scan_directions = scan_directions.into_iter().flat_map(next).collect();
+            scan_directions.truncate(MAX_WAYS);
         }
-        ways
+        scan_directions
     };
     let order: Vec<usize> = (0..args.len()).collect();
-    let mut ways = ordered(&order);
+    let mut scan_directions = ordered(&order);
     if graph.library.call(call).commutative && args.len() == 2 && node.args[0] != node.args[1] {
-        ways.extend(ordered(&[1, 0]));
-        ways.truncate(MAX_WAYS);
+        scan_directions.extend(ordered(&[1, 0]));
+        scan_directions.truncate(MAX_WAYS);
     }
-    ways
+    scan_directions
 }
 
 /// Binds plain names to attributes and puts all else off.
-fn attributes<'p>(pats: &'p [Option<Expr>], values: &[Attr], found: &mut Found<'p>) -> bool {
+fn attributes<'p>(pats: &'p [Option<Expr>], values: &[Attr], found: &mut FormMatch<'p>) -> bool {
     for (pat, value) in pats.iter().zip(values) {
         let Some(e) = pat else { continue };
         match &e.kind {
@@ -326,8 +326,8 @@ fn chain<'p>(
     list: &'p Name,
     attrs: &'p [Option<Expr>],
     v: Value,
-    mut found: Found<'p>,
-) -> Vec<Found<'p>> {
+    mut found: FormMatch<'p>,
+) -> Vec<FormMatch<'p>> {
     let own = match &graph.node(v.node).kind {
         NodeKind::Apply(c, values) if *c == call && v.output == 0 => values,
         _ => return vec![],
@@ -369,8 +369,8 @@ fn parts<'p>(
     call: CallId,
     names: &'p [Name; 3],
     v: Value,
-    mut found: Found<'p>,
-) -> Option<Found<'p>> {
+    mut found: FormMatch<'p>,
+) -> Option<FormMatch<'p>> {
     let x = *graph.node(v.node).args.first()?;
     let shape = &graph.ty(x).shape;
     let part = |id: NodeId| -> Option<(usize, Extent, Extent)> {

@@ -22,7 +22,7 @@ use super::raw::{RawDim, RawModel, RawValueInfo};
 use super::read::order;
 use forms::Forms;
 use graph::Graph;
-use kernels::Planned;
+use kernels::PlannedProgram;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{self, Fault, Plan};
@@ -144,7 +144,7 @@ pub fn export_counted(
     model: &ModelInfo,
     opset: i64,
 ) -> Result<(RawModel, Counts), ExportError> {
-    let planned = Planned::of_nodes(program, library);
+    let planned = PlannedProgram::of_nodes(program, library);
     chosen(planned, library, model, opset, &written).map_err(|stop| match stop {
         Stop::Unwritten(Unwritten { op, origin, .. }, _) => {
             ExportError::Operator { op, origin, opset }
@@ -173,7 +173,7 @@ pub fn export_plan_counted(
     if let Some(fault) = plan::faults(plan, library).into_iter().next() {
         return Err(ExportError::Kernel { fault });
     }
-    let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
+    let planned = PlannedProgram::of_plan(&plan.program, library, &plan.kernels);
     chosen(planned, library, model, opset, &written).map_err(|stop| match stop {
         Stop::Unwritten(first, _) => ExportError::Kernel { fault: first.fault(plan, opset) },
         Stop::Other(e) => e,
@@ -187,7 +187,7 @@ pub fn faults(plan: &Plan, library: &Library, model: &ModelInfo, opset: i64) -> 
     if !found.is_empty() {
         return found;
     }
-    let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
+    let planned = PlannedProgram::of_plan(&plan.program, library, &plan.kernels);
     match chosen(planned, library, model, opset, &|_| Ok(())) {
         Ok(()) => Vec::new(),
         Err(Stop::Unwritten(first, rest)) => {
@@ -205,7 +205,7 @@ pub fn unwritten_operators(
     model: &ModelInfo,
     opset: i64,
 ) -> Vec<String> {
-    let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
+    let planned = PlannedProgram::of_plan(&plan.program, library, &plan.kernels);
     without_form(planned, library, model, opset).map(|u| u.op).collect()
 }
 
@@ -216,13 +216,13 @@ pub fn unwritten(
     model: &ModelInfo,
     opset: i64,
 ) -> BTreeSet<String> {
-    let planned = Planned::of_nodes(program, library);
+    let planned = PlannedProgram::of_nodes(program, library);
     without_form(planned, library, model, opset).map(|u| u.origin).collect()
 }
 
 /// What no pattern writes, as far as it is found at once.
 fn without_form(
-    planned: Planned,
+    planned: PlannedProgram,
     library: &Library,
     model: &ModelInfo,
     opset: i64,
@@ -244,7 +244,7 @@ pub(super) fn stuck(
     let mut opsets = model.opset_imports.clone();
     opsets.insert(String::new(), opset);
     let rules = Rules::of(library, &opsets);
-    let mut current = Planned::of_nodes(program, library);
+    let mut current = PlannedProgram::of_nodes(program, library);
     for _ in 0..MAX_ROUNDS {
         let unwritten =
             Forms::of(Graph::of(&current, library), &rules, &model.facts, opset).ok()?.unwritten;
@@ -298,7 +298,7 @@ impl From<ExportError> for Stop {
 }
 
 /// A program all of whose nodes have a form.
-struct Chosen<'c> {
+struct ChosenForms<'c> {
     program: &'c Program,
     forms: Forms<'c, 'c>,
     opsets: BTreeMap<String, i64>,
@@ -308,11 +308,11 @@ struct Chosen<'c> {
 
 /// Chooses the nodes that a program is written as. Definitions without a form are opened, as often as it takes.
 fn chosen<T>(
-    planned: Planned,
+    planned: PlannedProgram,
     library: &Library,
     model: &ModelInfo,
     opset: i64,
-    then: &dyn Fn(Chosen<'_>) -> Result<T, ExportError>,
+    then: &dyn Fn(ChosenForms<'_>) -> Result<T, ExportError>,
 ) -> Result<T, Stop> {
     let mut opsets = model.opset_imports.clone();
     opsets.insert(String::new(), opset);
@@ -324,7 +324,13 @@ fn chosen<T>(
     for _ in 0..MAX_ROUNDS {
         let forms = Forms::of(Graph::of(&current, library), &rules, &model.facts, opset)?;
         if forms.unwritten.is_empty() {
-            return Ok(then(Chosen { program: &current.program, forms, opsets, model, opset })?);
+            return Ok(then(ChosenForms {
+                program: &current.program,
+                forms,
+                opsets,
+                model,
+                opset,
+            })?);
         }
         let unwritten = forms.unwritten;
         current = opened(&current, library, &unwritten)?;
@@ -335,8 +341,8 @@ fn chosen<T>(
     }))
 }
 
-fn written(chosen: Chosen<'_>) -> Result<(RawModel, Counts), ExportError> {
-    let Chosen { program, forms, mut opsets, model, opset } = chosen;
+fn written(chosen: ChosenForms<'_>) -> Result<(RawModel, Counts), ExportError> {
+    let ChosenForms { program, forms, mut opsets, model, opset } = chosen;
     let (mut graph, counts) = write(forms, model, opset)?;
     graph.outputs = program.outputs.iter().map(|(n, v)| value_info(n, program.ty(*v))).collect();
     graph.inputs = program.inputs.iter().map(|(n, t)| interface(n, t, model)).collect();
@@ -415,10 +421,10 @@ fn ir_version(opset: i64) -> i64 {
 
 /// The program with these definitions replaced by their bodies.
 fn opened(
-    planned: &Planned,
+    planned: &PlannedProgram,
     library: &Library,
     unwritten: &HashSet<NodeId>,
-) -> Result<Planned, Stop> {
+) -> Result<PlannedProgram, Stop> {
     let program = &planned.program;
     let callable = |id: NodeId| match &program.node(id).kind {
         NodeKind::Apply(call, _) => Some(library.call(*call)),

@@ -11,11 +11,11 @@ use mlc_dsl::ir::{NodeKind, Tensor, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A model under construction.
-struct Writer<'g, 'a> {
+struct GraphWriter<'g, 'a> {
     /// What is written.
     graph: &'g Graph<'a>,
     names: HashMap<Value, String>,
-    out: Sheet,
+    out: NodeWriter,
     shapes: Shapes,
     /// Whether nodes stay in the order in which they are written.
     written_in_order: bool,
@@ -32,7 +32,7 @@ pub type Counts = BTreeMap<String, usize>;
 
 /// The model's graph, and the names that are taken.
 #[derive(Default)]
-pub(crate) struct Sheet {
+pub(crate) struct NodeWriter {
     /// The graph.
     pub graph: RawGraph,
     taken: HashSet<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Sheet {
     alike: HashMap<u64, Vec<String>>,
 }
 
-impl Sheet {
+impl NodeWriter {
     /// A name like `base` that nothing else bears.
     pub fn fresh(&mut self, base: &str) -> String {
         let base = if base.is_empty() { "value" } else { base };
@@ -99,7 +99,7 @@ pub(crate) fn write(
     opset: i64,
 ) -> Result<(RawGraph, Counts), ExportError> {
     let Forms { graph, nodes, .. } = forms;
-    let mut out = Sheet::default();
+    let mut out = NodeWriter::default();
     out.graph.name = model.graph_name.clone();
     let mut names = HashMap::new();
     for (name, _) in graph.inputs {
@@ -117,7 +117,7 @@ pub(crate) fn write(
     let constants = &model.opaque.constants;
     // Nodes that are kept may need what is read off a result before that result is there.
     let written_in_order = model.opaque.nodes.is_empty();
-    let mut writer = Writer {
+    let mut writer = GraphWriter {
         graph: &graph,
         names,
         out,
@@ -148,7 +148,7 @@ pub(crate) fn write(
     Ok((writer.out.graph, writer.made))
 }
 
-impl Writer<'_, '_> {
+impl GraphWriter<'_, '_> {
     /// States the types of values between nodes: a runtime that cannot follow a computed shape fuses less around it.
     fn declare_types(&mut self) {
         let mut types: HashMap<&str, Value> =

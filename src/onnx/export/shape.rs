@@ -2,7 +2,7 @@
 //! the inputs. Equal extents are computed once.
 
 use super::ExportError;
-use super::nodes::Sheet;
+use super::nodes::NodeWriter;
 use super::types::allowed;
 use crate::raw::RawAttr;
 use crate::raw::tensor::code;
@@ -41,7 +41,7 @@ impl Shapes {
         &mut self,
         list: &[Extent],
         scalar: bool,
-        out: &mut Sheet,
+        out: &mut NodeWriter,
     ) -> Result<String, ExportError> {
         let known: Option<Vec<i64>> = list.iter().map(Extent::as_const).collect();
         if let Some(v) = known {
@@ -74,7 +74,7 @@ impl Shapes {
     }
 
     /// Runs of known extents, runs that are a part of an input's shape, and single ones.
-    fn concat(&mut self, list: &[Extent], out: &mut Sheet) -> Result<String, ExportError> {
+    fn concat(&mut self, list: &[Extent], out: &mut NodeWriter) -> Result<String, ExportError> {
         let mut parts: Vec<String> = Vec::new();
         let mut rest = list;
         while let Some(first) = rest.first() {
@@ -98,7 +98,7 @@ impl Shapes {
     }
 
     /// The longest head of the list, two extents or more, that stands in the shape of an input.
-    fn part_of_input(&mut self, list: &[Extent], out: &mut Sheet) -> Option<(usize, String)> {
+    fn part_of_input(&mut self, list: &[Extent], out: &mut NodeWriter) -> Option<(usize, String)> {
         let mut best: Option<(usize, usize, usize)> = None;
         for (i, (_, ty)) in self.inputs.iter().enumerate() {
             for from in 0..ty.rank() {
@@ -118,7 +118,7 @@ impl Shapes {
         (name, ty): &(String, Type),
         from: usize,
         to: usize,
-        out: &mut Sheet,
+        out: &mut NodeWriter,
     ) -> String {
         if from == 0 && to == ty.rank() {
             return out.node("Shape", &[name], &[]);
@@ -144,7 +144,7 @@ impl Shapes {
     }
 
     /// A list of one extent: a polynomial, term by term.
-    fn extent(&mut self, e: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
+    fn extent(&mut self, e: &Extent, out: &mut NodeWriter) -> Result<String, ExportError> {
         if let Some((input, at)) = self.axis_of(e) {
             return Ok(self.slice_of_shape(input, at, at + 1, out));
         }
@@ -197,7 +197,7 @@ impl Shapes {
         &mut self,
         atom: &Atom,
         whole: &Extent,
-        out: &mut Sheet,
+        out: &mut NodeWriter,
     ) -> Result<String, ExportError> {
         let (a, b) = match atom {
             Atom::Sym(s) => {
@@ -235,7 +235,7 @@ impl Shapes {
         &mut self,
         all: &[Extent],
         whole: &Extent,
-        out: &mut Sheet,
+        out: &mut NodeWriter,
     ) -> Result<String, ExportError> {
         let is_real = !self.allows("Max");
         let mut values = vec![];
@@ -260,7 +260,7 @@ impl Shapes {
         &mut self,
         e: &Extent,
         whole: &Extent,
-        out: &mut Sheet,
+        out: &mut NodeWriter,
     ) -> Result<String, ExportError> {
         let x = self.list(std::slice::from_ref(e), false, out)?;
         if self.allows("Max") {
@@ -280,7 +280,7 @@ impl Shapes {
         x: &str,
         to: DType,
         whole: &Extent,
-        out: &mut Sheet,
+        out: &mut NodeWriter,
     ) -> Result<String, ExportError> {
         self.must_be_allowed("Mul", whole)?;
         Ok(out.node("Cast", &[x], &[("to", RawAttr::Int(code(to).into()))]))

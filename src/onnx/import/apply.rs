@@ -1,11 +1,13 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
 use super::broadcast::trailing_axes;
+use super::data_dependent::KnownValues;
+use super::data_dependent::symbolic_values::SymbolicValues;
+use super::extent_equations::{
+    BroadcastMisfit, ExtentEquation, equality_needs, is_open, number_for,
+};
 use super::facts::{bound_to_be_equal, simplified};
-use super::needs::{Misfit, Need, equality_needs, is_open, number_for};
 use super::read_facts::Positive;
-use super::stage::Answers;
-use super::stage::supposed::Supposed;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value, may_equal};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Library};
@@ -31,26 +33,26 @@ pub(crate) enum ImportOperand {
 }
 
 /// The program that is being written, and what is known of its values.
-pub(crate) struct Sheet<'a> {
+pub(crate) struct ImportBuilder<'a> {
     pub builder: Builder<'a>,
     known: HashMap<Value, Option<Rc<Known>>>,
-    pub(crate) conflict: Option<Need>,
+    pub(crate) conflict: Option<ExtentEquation>,
     /// What extents have to be for the model to have a meaning.
-    assumed: &'a [Need],
+    assumed: &'a [ExtentEquation],
     /// Extents that are at least 0 wherever the model has a meaning.
     facts: &'a [Extent],
     /// One that would let the last extents that did not fit each other be equal.
     pub(crate) needed_fact: Option<Extent>,
-    misfit: Option<Misfit>,
+    misfit: Option<BroadcastMisfit>,
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
     unsupported: bool,
     symbolic: bool,
-    supposed: Supposed,
+    symbolic_values: SymbolicValues,
     /// What is not 0 wherever the model runs.
     pub positive: Positive,
     /// Elements that a run has computed, by place and question.
-    answers: &'a Answers,
+    known_values: &'a KnownValues,
     pub(crate) step: usize,
     /// The first result of the current node of the main graph, and the step before it.
     pub(crate) main: (String, usize),
@@ -59,15 +61,15 @@ pub(crate) struct Sheet<'a> {
     fits: usize,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> ImportBuilder<'a> {
     /// An empty program of a model that has a meaning only where what is assumed holds, and all of `facts` are at least 0.
     pub fn new(
         library: &'a Library,
-        answers: &'a Answers,
-        assumed: &'a [Need],
+        known_values: &'a KnownValues,
+        assumed: &'a [ExtentEquation],
         facts: &'a [Extent],
-    ) -> Sheet<'a> {
-        Sheet {
+    ) -> ImportBuilder<'a> {
+        ImportBuilder {
             builder: Builder::new(library),
             known: HashMap::new(),
             conflict: None,
@@ -78,9 +80,9 @@ impl<'a> Sheet<'a> {
             undecided: vec![],
             unsupported: false,
             symbolic: false,
-            supposed: Supposed::default(),
+            symbolic_values: SymbolicValues::default(),
             positive: Positive::default(),
-            answers,
+            known_values,
             step: 0,
             main: Default::default(),
             calls: 0,
@@ -92,12 +94,12 @@ impl<'a> Sheet<'a> {
         self.facts
     }
 
-    pub fn answers(&self) -> &'a Answers {
-        self.answers
+    pub fn known_values(&self) -> &'a KnownValues {
+        self.known_values
     }
 
     /// What had to be assumed of extents.
-    pub fn assumed(&self) -> &'a [Need] {
+    pub fn assumed(&self) -> &'a [ExtentEquation] {
         self.assumed
     }
 
@@ -110,13 +112,13 @@ impl<'a> Sheet<'a> {
         self.builder.finish(outputs)
     }
 
-    /// What [`Sheet::take_conflict`] has to take.
-    pub fn conflict(&self) -> Option<&Need> {
+    /// What [`ImportBuilder::take_conflict`] has to take.
+    pub fn conflict(&self) -> Option<&ExtentEquation> {
         self.conflict.as_ref()
     }
 
     /// What must hold for the last application that failed to be well-typed.
-    pub fn take_conflict(&mut self) -> Option<Need> {
+    pub fn take_conflict(&mut self) -> Option<ExtentEquation> {
         self.conflict.take()
     }
 
@@ -135,7 +137,7 @@ impl<'a> Sheet<'a> {
     pub fn apart(&mut self, a: &Extent, b: &Extent) -> String {
         let reason = format!("extents {a} and {b} do not broadcast");
         self.symbolic |= a.as_const().or(b.as_const()).is_none() || is_open(a, b);
-        self.misfit = number_for(a, b).map(|(symbol, number)| Misfit {
+        self.misfit = number_for(a, b).map(|(symbol, number)| BroadcastMisfit {
             symbol,
             number,
             reason: reason.clone(),
@@ -143,8 +145,8 @@ impl<'a> Sheet<'a> {
         reason
     }
 
-    /// The last extents that [`Sheet::apart`] found, if a number would make them fit.
-    pub fn misfit(&self) -> Option<&Misfit> {
+    /// The last extents that [`ImportBuilder::apart`] found, if a number would make them fit.
+    pub fn misfit(&self) -> Option<&BroadcastMisfit> {
         self.misfit.as_ref()
     }
 
@@ -154,14 +156,14 @@ impl<'a> Sheet<'a> {
         if known.is_some() {
             return known;
         }
-        if self.supposed.is_on() {
-            return self.supposed.elements(v, self.builder.ty(v), 0);
+        if self.symbolic_values.is_on() {
+            return self.symbolic_values.elements(v, self.builder.ty(v), 0);
         }
         let asked = self.undecided.iter().position(|&u| u == v).unwrap_or_else(|| {
             self.undecided.push(v);
             self.undecided.len() - 1
         });
-        let known = self.answers.get(&self.place_of_question(), asked).map(Rc::new)?;
+        let known = self.known_values.get(&self.request_site(), asked).map(Rc::new)?;
         self.known.insert(v, Some(known.clone()));
         Some(known)
     }
@@ -169,8 +171,8 @@ impl<'a> Sheet<'a> {
     /// The same of an input that may hold numbers which mean something to this node alone, such as -1 for the rest.
     pub fn required_input(&mut self, v: Value) -> Option<Rc<Known>> {
         match self.known(v) {
-            None if self.supposed.is_on() => {
-                self.supposed.elements(v, self.builder.ty(v), self.step)
+            None if self.symbolic_values.is_on() => {
+                self.symbolic_values.elements(v, self.builder.ty(v), self.step)
             }
             _ => self.required(v),
         }
@@ -178,23 +180,23 @@ impl<'a> Sheet<'a> {
 
     /// The elements of a value, if they can be known; what is supposed of one is not.
     pub fn known_or_asked(&mut self, v: Value) -> Option<Rc<Known>> {
-        if self.supposed.is_on() { self.known(v) } else { self.required(v) }
+        if self.symbolic_values.is_on() { self.known(v) } else { self.required(v) }
     }
 
-    /// Elements that only a run computes are symbols until [`Sheet::stop_supposing`].
-    pub fn suppose(&mut self) {
-        self.supposed.turn(true);
+    /// Elements that only a run computes are symbols until [`ImportBuilder::stop_supposing`].
+    pub fn begin_symbolic_values(&mut self) {
+        self.symbolic_values.turn(true);
     }
 
-    /// Ends what [`Sheet::suppose`] began.
-    pub fn stop_supposing(&mut self) {
-        self.supposed.turn(false);
+    /// Ends what [`ImportBuilder::suppose`] began.
+    pub fn end_symbolic_values(&mut self) {
+        self.symbolic_values.turn(false);
         self.conflict = None;
     }
 
     /// True if an extent depends on what was supposed.
-    pub fn is_supposed(&self, extent: &Extent) -> bool {
-        self.supposed.mentions(extent)
+    pub fn mentions_symbolic_value(&self, extent: &Extent) -> bool {
+        self.symbolic_values.mentions(extent)
     }
 
     /// Forgets which elements were asked for in vain: a node begins, or another part of one.
@@ -219,7 +221,7 @@ impl<'a> Sheet<'a> {
 
     /// Of the elements that the current node asked for in vain, the first that nobody has answered.
     pub fn unanswered(&self) -> Option<Value> {
-        self.undecided.get(self.answers.count(&self.place_of_question())).copied()
+        self.undecided.get(self.known_values.count(&self.request_site())).copied()
     }
 
     /// True if the current node asked for elements that are not known.
@@ -502,7 +504,7 @@ impl<'a> Sheet<'a> {
         for (a, b) in undecided_equalities(call, &types, attrs) {
             if let Some((symbol, number)) = number_for(&a, &b) {
                 let reason = format!("`{}` needs {a} to be {b}", call.name);
-                self.conflict = Some(Need::of(Extent::sym(&symbol), number));
+                self.conflict = Some(ExtentEquation::of(Extent::sym(&symbol), number));
                 return Err(reason);
             }
         }

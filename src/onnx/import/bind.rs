@@ -1,6 +1,6 @@
 //! Binds the names of an `onnx` item at one node.
 
-use super::apply::Sheet;
+use super::apply::ImportBuilder;
 use crate::raw::tensor;
 use crate::raw::{RawAttr, RawNode};
 use mlc_dsl::eval::{Env, eval};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 /// An input or a tensor attribute.
 #[derive(Clone, Debug)]
-pub(crate) enum Input {
+pub(crate) enum BoundInput {
     /// A tensor.
     One(Value),
     /// All remaining inputs.
@@ -26,9 +26,9 @@ pub(crate) enum Input {
 
 /// The names of one node.
 #[derive(Debug, Default)]
-pub(crate) struct Bound {
+pub(crate) struct BoundParams {
     /// Tensors.
-    pub inputs: HashMap<Name, Input>,
+    pub inputs: HashMap<Name, BoundInput>,
     /// Attributes, and the types of tensors.
     pub env: Env,
 }
@@ -38,9 +38,9 @@ pub(crate) fn bind(
     item: &OnnxItem,
     node: &RawNode,
     inputs: &[Option<Value>],
-    sheet: &mut Sheet<'_>,
-) -> Result<Bound, String> {
-    let mut bound = Bound::default();
+    draft: &mut ImportBuilder<'_>,
+) -> Result<BoundParams, String> {
+    let mut bound = BoundParams::default();
     let mut rest = inputs;
     let mut next = || {
         let v = rest.first().copied().flatten();
@@ -55,15 +55,15 @@ pub(crate) fn bind(
                 while let Some(v) = next() {
                     all.push(v);
                 }
-                bound.inputs.insert(name, Input::Many(all));
+                bound.inputs.insert(name, BoundInput::Many(all));
             }
             ParamKind::Tensor { optional, .. } => {
                 let input = match next() {
                     Some(v) => {
-                        bound.env.bind_tensor(&name, sheet.builder.ty(v).clone());
-                        Input::One(v)
+                        bound.env.bind_tensor(&name, draft.builder.ty(v).clone());
+                        BoundInput::One(v)
                     }
-                    None if *optional => Input::Absent,
+                    None if *optional => BoundInput::Absent,
                     None => return Err(format!("its input `{name}` is missing")),
                 };
                 bound.inputs.insert(name, input);
@@ -71,10 +71,10 @@ pub(crate) fn bind(
             ParamKind::ConstInput { kind, optional } => match next() {
                 Some(v) => {
                     let a =
-                        constant(sheet, v, *kind).map_err(|e| format!("its input `{name}` {e}"))?;
+                        constant(draft, v, *kind).map_err(|e| format!("its input `{name}` {e}"))?;
                     bound.env.bind_attr(&name, a);
                 }
-                None if *optional => drop(bound.inputs.insert(name, Input::Unset)),
+                None if *optional => drop(bound.inputs.insert(name, BoundInput::Unset)),
                 None => return Err(format!("its input `{name}` is missing")),
             },
             ParamKind::Attr(_) => {}
@@ -82,17 +82,17 @@ pub(crate) fn bind(
     }
     if rest.iter().any(Option::is_some) {
         let reason = format!("it has {} inputs, more than `{}` takes", inputs.len(), item.name);
-        return Err(sheet.unsupported(reason));
+        return Err(draft.unsupported(reason));
     }
-    attributes(item, node, sheet, &mut bound)?;
+    attributes(item, node, draft, &mut bound)?;
     Ok(bound)
 }
 
 fn attributes(
     item: &OnnxItem,
     node: &RawNode,
-    sheet: &mut Sheet<'_>,
-    bound: &mut Bound,
+    draft: &mut ImportBuilder<'_>,
+    bound: &mut BoundParams,
 ) -> Result<(), String> {
     let kind = |p: &Param| if let ParamKind::Attr(kind) = p.kind { Some(kind) } else { None };
     let params: Vec<(&Param, Kind)> =
@@ -100,7 +100,7 @@ fn attributes(
     for (name, _) in &node.attrs {
         if !params.iter().any(|(p, _)| *p.name == **name) {
             let reason = format!("its attribute `{}` is not supported", shown(name));
-            return Err(sheet.unsupported(reason));
+            return Err(draft.unsupported(reason));
         }
     }
     for (p, kind) in params {
@@ -110,9 +110,9 @@ fn attributes(
                 let t = raw.to_tensor();
                 let t = t.ok_or_else(|| format!("its attribute `{name}` is no {kind}"))?;
                 let ty = Type::known(t.dtype(), t.shape());
-                let v = sheet.builder.constant(t);
+                let v = draft.builder.constant(t);
                 bound.env.bind_tensor(&name, ty);
-                bound.inputs.insert(name, Input::One(v));
+                bound.inputs.insert(name, BoundInput::One(v));
             }
             Some(raw) => {
                 let a = attribute(raw, kind)
@@ -126,7 +126,7 @@ fn attributes(
 }
 
 /// Binds an attribute, or an input read as one, that is not given.
-pub(crate) fn leave_out(p: &Param, bound: &mut Bound) {
+pub(crate) fn leave_out(p: &Param, bound: &mut BoundParams) {
     let name = p.name.clone();
     match &p.default {
         Some(d) => {
@@ -136,9 +136,9 @@ pub(crate) fn leave_out(p: &Param, bound: &mut Bound) {
             }
         }
         None if p.kind == ParamKind::Attr(Kind::Tensor) => {
-            bound.inputs.insert(name, Input::Absent);
+            bound.inputs.insert(name, BoundInput::Absent);
         }
-        None => drop(bound.inputs.insert(name, Input::Unset)),
+        None => drop(bound.inputs.insert(name, BoundInput::Unset)),
     }
 }
 
@@ -171,9 +171,13 @@ pub(crate) fn shortest(v: f32) -> f64 {
 }
 
 /// A tensor that must be known, as an attribute.
-pub(crate) fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String> {
+pub(crate) fn constant(
+    draft: &mut ImportBuilder<'_>,
+    v: Value,
+    kind: Kind,
+) -> Result<Attr, String> {
     let known =
-        sheet.required_input(v).ok_or("has elements that are not known before the model runs")?;
+        draft.required_input(v).ok_or("has elements that are not known before the model runs")?;
     if matches!(kind, Kind::Int | Kind::Float | Kind::Bool) && known.elements.len() != 1 {
         return Err(format!("must be a single {kind}"));
     }
@@ -186,7 +190,7 @@ pub(crate) fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<At
             Attr::Ints(known.elements.iter().map(whole).collect::<Option<_>>().ok_or_else(wrong)?)
         }
         Kind::Int => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
-        Kind::Float => Attr::float(number(sheet, v).ok_or_else(wrong)?),
+        Kind::Float => Attr::float(number(draft, v).ok_or_else(wrong)?),
         Kind::Floats => {
             let short = known.dtype.size() < 8;
             let real = |e: &KnownElement| match e {
@@ -196,7 +200,7 @@ pub(crate) fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<At
             let all: Option<Vec<f64>> = known.elements.iter().map(real).collect();
             Attr::floats(all.ok_or_else(wrong)?)
         }
-        Kind::Bool => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),
+        Kind::Bool => Attr::Bool(number(draft, v).ok_or_else(wrong)? != 0.0),
         _ => return Err(format!("cannot be read as {kind}")),
     })
 }
@@ -212,8 +216,8 @@ fn whole(e: &KnownElement) -> Option<Extent> {
 }
 
 /// The number that a tensor of one known element holds.
-pub(crate) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
-    let known = sheet.required(v)?;
+pub(crate) fn number(draft: &mut ImportBuilder<'_>, v: Value) -> Option<f64> {
+    let known = draft.required(v)?;
     match known.elements.as_slice() {
         [KnownElement::Real(v)] if known.dtype.size() < 8 => Some(shortest(*v as f32)),
         [e] if known.is_exact() => e.as_f64(),
@@ -222,6 +226,6 @@ pub(crate) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
 }
 
 /// All elements of a known tensor of integers.
-pub(crate) fn integers(sheet: &mut Sheet<'_>, v: Value) -> Option<Vec<Extent>> {
-    sheet.required(v)?.extents()
+pub(crate) fn integers(draft: &mut ImportBuilder<'_>, v: Value) -> Option<Vec<Extent>> {
+    draft.required(v)?.extents()
 }

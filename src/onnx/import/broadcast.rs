@@ -2,13 +2,13 @@
 //!
 //! An axis of an open extent may have one element, or as many as its partners. Which it is, a run decides: such an axis is stretched.
 
-use super::apply::Sheet;
+use super::apply::ImportBuilder;
+use super::extent_equations::equality_needs;
 use super::facts::{bound_to_be_equal, bound_to_broadcast};
-use super::needs::equality_needs;
 use mlc_dsl::ir::{Attr, Common, Extent, Type, Value, common_extent, may_equal};
 use mlc_dsl::library::{Callable, Dim};
 
-impl Sheet<'_> {
+impl ImportBuilder<'_> {
     /// Broadcasts the leading axes of the arguments, all but the last `trailing[i]`, to a common shape.
     pub(crate) fn align(
         &mut self,

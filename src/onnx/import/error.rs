@@ -1,6 +1,6 @@
 //! Errors of the import.
 
-use super::needs::Misfit;
+use super::extent_equations::BroadcastMisfit;
 use crate::raw::{RawDim, RawNode, RawValueInfo};
 use mlc_dsl::told;
 use thiserror::Error;
@@ -106,7 +106,11 @@ impl ImportError {
     }
 
     /// The same error with the number that a symbol of the model's inputs has to be, if that is what is wrong.
-    pub(crate) fn fitting(mut self, misfit: Option<&Misfit>, inputs: &[RawValueInfo]) -> Self {
+    pub(crate) fn fitting(
+        mut self,
+        misfit: Option<&BroadcastMisfit>,
+        inputs: &[RawValueInfo],
+    ) -> Self {
         let names = |d: &RawDim, symbol: &str| matches!(d, RawDim::Symbol(s) if s == symbol);
         let declares =
             |i: &RawValueInfo, symbol: &str| i.dims.iter().flatten().any(|d| names(d, symbol));
@@ -139,7 +143,7 @@ impl ImportError {
     }
 
     /// The same error of a node whose operands have extents that only a run computes.
-    pub(crate) fn of_data(self) -> ImportError {
+    pub(crate) fn data_dependent(self) -> ImportError {
         match self {
             ImportError::Node { node, reason, .. } => ImportError::Undecided {
                 node,

@@ -4,9 +4,9 @@
 //! is an attribute expression of the language; `present(b)`, `known(x)`, `number(x)`, `elements(x)`,
 //! `count(xs)`, `results()` and `wanted(i)` are evaluated here and substituted as values.
 
-use super::apply::{ImportOperand, Sheet};
+use super::apply::{ImportBuilder, ImportOperand};
 use super::bind;
-use super::bind::{Bound, Input};
+use super::bind::{BoundInput, BoundParams};
 use crate::raw::RawNode;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, TypePart, UnaryOp};
@@ -18,13 +18,13 @@ use std::collections::HashMap;
 
 /// What an expression is.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
+pub(crate) enum ExprValue {
     /// A tensor.
     Tensor(Value),
     /// A number, a word, a list, …
     Attr(Attr),
     /// Several of these.
-    Tuple(Vec<Item>),
+    Tuple(Vec<ExprValue>),
     /// An input that is not given.
     Absent,
 }
@@ -36,13 +36,13 @@ const MAX_DEPTH: usize = 128;
 pub(crate) struct OnnxItemInterpreter<'r, 'a> {
     pub(crate) item: &'r OnnxItem,
     pub(crate) node: &'r RawNode,
-    pub(crate) inputs: HashMap<Name, Input>,
+    pub(crate) inputs: HashMap<Name, BoundInput>,
     env: Env,
     /// The program being written.
-    pub(crate) sheet: &'r mut Sheet<'a>,
+    pub(crate) draft: &'r mut ImportBuilder<'a>,
     /// Which `let`s are tensors.
     kinds: RefCell<HashMap<Name, bool>>,
-    lets: HashMap<Name, Result<Item, String>>,
+    lets: HashMap<Name, Result<ExprValue, String>>,
     fresh: usize,
     pub(crate) depth: usize,
 }
@@ -52,12 +52,12 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
     pub fn new(
         item: &'r OnnxItem,
         node: &'r RawNode,
-        bound: Bound,
-        sheet: &'r mut Sheet<'a>,
+        bound: BoundParams,
+        draft: &'r mut ImportBuilder<'a>,
     ) -> Self {
-        let Bound { inputs, env } = bound;
+        let BoundParams { inputs, env } = bound;
         let (lets, kinds) = (HashMap::new(), RefCell::default());
-        OnnxItemInterpreter { item, node, inputs, env, sheet, kinds, lets, fresh: 0, depth: 0 }
+        OnnxItemInterpreter { item, node, inputs, env, draft, kinds, lets, fresh: 0, depth: 0 }
     }
 
     /// The same where expressions are nested already.
@@ -88,23 +88,25 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             true => "this operator is only written, never read".into(),
             false => {
                 let uses = known.join("; or ");
-                self.sheet.unsupported(format!("this use is not supported; supported are: {uses}"))
+                self.draft.unsupported(format!("this use is not supported; supported are: {uses}"))
             }
         })
     }
 
-    fn outputs(&mut self, item: Item) -> Result<Vec<Option<Value>>, String> {
+    fn outputs(&mut self, item: ExprValue) -> Result<Vec<Option<Value>>, String> {
         match item {
-            Item::Tensor(v) => Ok(vec![Some(v)]),
-            Item::Tuple(items) => items
+            ExprValue::Tensor(v) => Ok(vec![Some(v)]),
+            ExprValue::Tuple(items) => items
                 .into_iter()
                 .map(|i| match i {
-                    Item::Tensor(v) => Ok(Some(v)),
-                    Item::Absent => Ok(None),
-                    Item::Attr(_) | Item::Tuple(_) => Err("an output is no tensor".into()),
+                    ExprValue::Tensor(v) => Ok(Some(v)),
+                    ExprValue::Absent => Ok(None),
+                    ExprValue::Attr(_) | ExprValue::Tuple(_) => {
+                        Err("an output is no tensor".into())
+                    }
                 })
                 .collect(),
-            Item::Attr(_) | Item::Absent => Err("the result is no tensor".into()),
+            ExprValue::Attr(_) | ExprValue::Absent => Err("the result is no tensor".into()),
         }
     }
 
@@ -124,13 +126,13 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             if let Some(Err(reason)) = self.lets.get(n.as_str()) {
                 return reason.clone();
             }
-            if let Some(Input::Absent | Input::Unset) = self.inputs.get(n.as_str()) {
+            if let Some(BoundInput::Absent | BoundInput::Unset) = self.inputs.get(n.as_str()) {
                 return format!("`{n}` is not given");
             }
         }
         match e {
-            EvalError::Symbolic(reason) => self.sheet.symbolic(reason),
-            EvalError::Apart(extents) => self.sheet.apart(&extents.0, &extents.1),
+            EvalError::Symbolic(reason) => self.draft.symbolic(reason),
+            EvalError::Apart(extents) => self.draft.apart(&extents.0, &extents.1),
             other => other.to_string(),
         }
     }
@@ -152,9 +154,9 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                     })
                 }
                 None => match self.inputs.get(n) {
-                    Some(Input::One(_) | Input::Many(_)) => true,
-                    Some(Input::Absent) => true,
-                    Some(Input::Unset) | None => false,
+                    Some(BoundInput::One(_) | BoundInput::Many(_)) => true,
+                    Some(BoundInput::Absent) => true,
+                    Some(BoundInput::Unset) | None => false,
                 },
             },
             ExprKind::Unary(_, a) => tensor(a),
@@ -178,7 +180,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
     }
 
     /// Computes a `let` when it is first needed.
-    fn force(&mut self, name: &Name) -> Option<Result<Item, String>> {
+    fn force(&mut self, name: &Name) -> Option<Result<ExprValue, String>> {
         if let Some(done) = self.lets.get(name) {
             return Some(done.clone());
         }
@@ -186,7 +188,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
         let result = match names {
             [_] => vec![self.expr(value)],
             _ => match self.expr(value) {
-                Ok(Item::Tuple(items)) if items.len() >= names.len() => {
+                Ok(ExprValue::Tuple(items)) if items.len() >= names.len() => {
                     items.into_iter().map(Ok).collect()
                 }
                 Ok(_) => vec![Err("too few values to take apart".to_string()); names.len()],
@@ -195,11 +197,11 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
         };
         for (n, r) in names.iter().zip(result) {
             match &r {
-                Ok(Item::Tensor(v)) => {
-                    let ty = self.sheet.builder.ty(*v).clone();
+                Ok(ExprValue::Tensor(v)) => {
+                    let ty = self.draft.builder.ty(*v).clone();
                     self.env.bind_tensor(n, ty);
                 }
-                Ok(Item::Attr(a)) => drop(self.env.bind_attr(n, a.clone())),
+                Ok(ExprValue::Attr(a)) => drop(self.env.bind_attr(n, a.clone())),
                 _ => {}
             }
             self.lets.insert(n.clone(), r);
@@ -244,7 +246,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                     Some(true) => self.settle(then),
                     Some(false) => self.settle(otherwise),
                     None => {
-                        Err(self.sheet.symbolic("a condition depends on symbolic extents".into()))
+                        Err(self.draft.symbolic("a condition depends on symbolic extents".into()))
                     }
                 };
             }
@@ -268,7 +270,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             return Ok(None);
         }
         let v = self.tensor(of)?;
-        let ty = self.sheet.builder.ty(v).clone();
+        let ty = self.draft.builder.ty(v).clone();
         Ok(Some(match part {
             TypePart::Rank => Attr::Int(Extent::from(ty.rank())),
             TypePart::Shape => Attr::Ints(ty.shape),
@@ -299,40 +301,40 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 Attr::Bool(self.node.outputs.get(i).is_some_and(|o| !o.is_empty()))
             }
             (Question::Present, Some(e)) => Attr::Bool(match (&input, &e.kind) {
-                (Some(Input::Absent | Input::Unset), _) => false,
-                (Some(Input::One(_) | Input::Many(_)), _) => true,
+                (Some(BoundInput::Absent | BoundInput::Unset), _) => false,
+                (Some(BoundInput::One(_) | BoundInput::Many(_)), _) => true,
                 (None, ExprKind::Name(n)) => self.env.attr(n).is_some(),
                 (None, _) => return Err(wrong()),
             }),
             (Question::Count, Some(_)) => match input {
-                Some(Input::Many(v)) => Attr::Int(Extent::from(v.len())),
+                Some(BoundInput::Many(v)) => Attr::Int(Extent::from(v.len())),
                 _ => return Err(wrong()),
             },
             (Question::Known, Some(e)) => match input {
-                Some(Input::Absent | Input::Unset) => Attr::Bool(false),
+                Some(BoundInput::Absent | BoundInput::Unset) => Attr::Bool(false),
                 _ => {
                     let v = self.tensor(e)?;
-                    Attr::Bool(self.sheet.known_or_asked(v).is_some_and(|k| k.is_exact()))
+                    Attr::Bool(self.draft.known_or_asked(v).is_some_and(|k| k.is_exact()))
                 }
             },
             (Question::Constant, Some(e)) => {
                 let v = self.tensor(e)?;
-                Attr::Bool(self.sheet.is_const(v))
+                Attr::Bool(self.draft.is_const(v))
             }
             (Question::Nonzero, Some(e)) => {
                 let a = self.attr(e)?;
                 let extents = a.as_entries().ok_or_else(wrong)?;
-                extents.iter().for_each(|e| self.sheet.positive.add(e));
+                extents.iter().for_each(|e| self.draft.positive.add(e));
                 Attr::Bool(!extents.iter().any(|e| e.is(0)))
             }
             (Question::Number, Some(e)) => {
                 let v = self.tensor(e)?;
-                let n = bind::number(self.sheet, v);
+                let n = bind::number(self.draft, v);
                 Attr::float(n.ok_or("a number that it needs is not known before the model runs")?)
             }
             (Question::Elements, Some(e)) => {
                 let v = self.tensor(e)?;
-                let v = bind::integers(self.sheet, v);
+                let v = bind::integers(self.draft, v);
                 Attr::Ints(v.ok_or("integers that it needs are not known before the model runs")?)
             }
             _ => return Err(wrong()),
@@ -341,33 +343,36 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
 
     pub(crate) fn tensor(&mut self, e: &Expr) -> Result<Value, String> {
         match self.expr(e)? {
-            Item::Tensor(v) => Ok(v),
-            Item::Absent => Err(format!("`{}` is not given", e)),
-            Item::Attr(_) | Item::Tuple(_) => Err(format!("`{}` is no tensor", e)),
+            ExprValue::Tensor(v) => Ok(v),
+            ExprValue::Absent => Err(format!("`{}` is not given", e)),
+            ExprValue::Attr(_) | ExprValue::Tuple(_) => Err(format!("`{}` is no tensor", e)),
         }
     }
 
-    pub(crate) fn expr(&mut self, e: &Expr) -> Result<Item, String> {
+    pub(crate) fn expr(&mut self, e: &Expr) -> Result<ExprValue, String> {
         if self.depth > MAX_DEPTH {
             return Err("its declaration is nested too deeply, or in a circle".into());
         }
         self.depth += 1;
-        let result =
-            if self.is_tensor(e, 0) { self.tensor_expr(e) } else { self.attr(e).map(Item::Attr) };
+        let result = if self.is_tensor(e, 0) {
+            self.tensor_expr(e)
+        } else {
+            self.attr(e).map(ExprValue::Attr)
+        };
         self.depth -= 1;
         result
     }
 
-    fn tensor_expr(&mut self, e: &Expr) -> Result<Item, String> {
+    fn tensor_expr(&mut self, e: &Expr) -> Result<ExprValue, String> {
         match &e.kind {
             ExprKind::Name(n) => match self.force(n) {
                 Some(done) => done,
                 None => match self.inputs.get(n) {
-                    Some(Input::One(v)) => Ok(Item::Tensor(*v)),
-                    Some(Input::Many(v)) => {
-                        Ok(Item::Tuple(v.iter().map(|&v| Item::Tensor(v)).collect()))
+                    Some(BoundInput::One(v)) => Ok(ExprValue::Tensor(*v)),
+                    Some(BoundInput::Many(v)) => {
+                        Ok(ExprValue::Tuple(v.iter().map(|&v| ExprValue::Tensor(v)).collect()))
                     }
-                    Some(Input::Absent | Input::Unset) => Ok(Item::Absent),
+                    Some(BoundInput::Absent | BoundInput::Unset) => Ok(ExprValue::Absent),
                     None => Err(format!("`{n}` is not bound")),
                 },
             },
@@ -381,7 +386,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 let args = if swapped { vec![b, a] } else { vec![a, b] };
                 let result = self.apply(name, args, &[])?;
                 match (op, result) {
-                    (BinaryOp::Ne, Item::Tensor(v)) => {
+                    (BinaryOp::Ne, ExprValue::Tensor(v)) => {
                         self.apply(UnaryOp::Not.operator(), vec![ImportOperand::Value(v)], &[])
                     }
                     (_, result) => Ok(result),
@@ -390,11 +395,11 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             ExprKind::If { cond, then, otherwise } => match self.condition(cond)? {
                 Some(true) => self.expr(then),
                 Some(false) => self.expr(otherwise),
-                None => Err(self.sheet.symbolic("a condition depends on symbolic extents".into())),
+                None => Err(self.draft.symbolic("a condition depends on symbolic extents".into())),
             },
             ExprKind::Entry(base, i) => {
                 let i = self.attr(i)?.as_i64();
-                let Item::Tuple(items) = self.expr(&named(base))? else {
+                let ExprValue::Tuple(items) = self.expr(&named(base))? else {
                     return Err(format!("`{base}` is no list of tensors"));
                 };
                 let item =
@@ -402,7 +407,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 item.ok_or_else(|| format!("`{base}` has too few entries"))
             }
             ExprKind::Tuple(items) => {
-                Ok(Item::Tuple(items.iter().map(|e| self.expr(e)).collect::<Result<_, _>>()?))
+                Ok(ExprValue::Tuple(items.iter().map(|e| self.expr(e)).collect::<Result<_, _>>()?))
             }
             ExprKind::Apply(call) => self.call(call),
             _ => Err(format!("`{}` is no tensor", e)),
@@ -411,10 +416,10 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
 
     pub(crate) fn operand(&mut self, e: &Expr) -> Result<ImportOperand, String> {
         match self.expr(e)? {
-            Item::Tensor(v) => Ok(ImportOperand::Value(v)),
-            Item::Attr(a) => Ok(ImportOperand::Number(a)),
-            Item::Absent => Err(format!("`{}` is not given", e)),
-            Item::Tuple(_) => Err(format!("`{}` is not one tensor", e)),
+            ExprValue::Tensor(v) => Ok(ImportOperand::Value(v)),
+            ExprValue::Attr(a) => Ok(ImportOperand::Number(a)),
+            ExprValue::Absent => Err(format!("`{}` is not given", e)),
+            ExprValue::Tuple(_) => Err(format!("`{}` is not one tensor", e)),
         }
     }
 
@@ -423,12 +428,12 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
         name: &str,
         args: Vec<ImportOperand>,
         attrs: &[Option<Attr>],
-    ) -> Result<Item, String> {
+    ) -> Result<ExprValue, String> {
         let id = self.find(name)?;
-        let values = self.sheet.call(id, args, attrs)?;
+        let values = self.draft.call(id, args, attrs)?;
         Ok(match values.as_slice() {
-            [v] => Item::Tensor(*v),
-            _ => Item::Tuple(values.into_iter().map(Item::Tensor).collect()),
+            [v] => ExprValue::Tensor(*v),
+            _ => ExprValue::Tuple(values.into_iter().map(ExprValue::Tensor).collect()),
         })
     }
 }

@@ -44,7 +44,7 @@ fn bounds<'a>(a: &'a Extent, b: &'a Extent) -> impl Iterator<Item = Extent> + 'a
 }
 
 /// `fact >= 0` as a person would write it.
-pub(crate) fn told_as_bound(fact: &Extent) -> String {
+pub(crate) fn bound_text(fact: &Extent) -> String {
     let terms = fact.terms();
     let (less, more): (Vec<_>, Vec<_>) = terms.into_iter().partition(|(_, c)| *c < 0);
     let sum = |terms: Vec<(mlc_dsl::ir::Monomial, i64)>| Extent::from_terms(terms);
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_cut_axis_bounds_the_whole_one() {
         let (n, t, most) = (Extent::sym("n"), Extent::sym("t"), Extent::from(512));
-        let told = |fact: Option<Extent>| fact.map(|f| told_as_bound(&f));
+        let told = |fact: Option<Extent>| fact.map(|f| bound_text(&f));
         let cut = n.minimum(&most);
         assert_eq!(told(bound_to_broadcast(&cut, &n)).as_deref(), Some("n <= 512"));
         assert_eq!(told(bound_to_be_equal(&n, &cut)).as_deref(), Some("n <= 512"));

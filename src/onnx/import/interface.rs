@@ -10,7 +10,7 @@ use mlc_dsl::{shown, told};
 impl Importer<'_> {
     /// What an output is declared as it must be; symbols may stand for anything.
     pub(crate) fn declared(&mut self, o: &RawValueInfo, v: Value) -> Result<(), ImportError> {
-        let ty = self.sheet.builder.ty(v);
+        let ty = self.draft.builder.ty(v);
         let dims = o.dims.as_deref().unwrap_or(&[]);
         let other = |(d, e): (&RawDim, &Extent)| match (d, e.as_const()) {
             (RawDim::Known(d), Some(e)) => i64::try_from(*d) != Ok(e),
@@ -72,7 +72,7 @@ impl Importer<'_> {
                 RawDim::Unknown => self.fresh_symbol(&input.name, i),
             };
             let mut extent = Extent::sym(&symbol);
-            for need in self.sheet.assumed() {
+            for need in self.draft.assumed() {
                 let Some(from) = need.symbol() else { continue };
                 extent = extent.substitute(&|s| (s == from).then(|| need.is.clone()));
             }

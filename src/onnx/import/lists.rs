@@ -54,7 +54,7 @@ impl Importer<'_> {
         }
         let reason =
             format!("the sequences of the model have more than {MAX_LISTED} elements together");
-        Err(ImportError::node(node, self.sheet.unsupported(reason)))
+        Err(ImportError::node(node, self.draft.unsupported(reason)))
     }
 
     fn constructed(&mut self, node: &RawNode) -> Read<NodeValue> {
@@ -124,7 +124,7 @@ impl Importer<'_> {
 
     fn scalar(&mut self, dtype: DType, value: i64) -> NodeValue {
         let tensor = Tensor::from_i64(dtype, vec![], &[value]);
-        NodeValue::Tensor(self.sheet.builder.constant(tensor))
+        NodeValue::Tensor(self.draft.builder.constant(tensor))
     }
 
     fn joined(&mut self, node: &RawNode) -> Read<NodeValue> {
@@ -136,22 +136,22 @@ impl Importer<'_> {
         if int("new_axis").unwrap_or(0) != 0 {
             return Ok(NodeValue::Tensor(self.stack(node, &all, axis, true)?));
         }
-        let axis = axis_of(node, axis, self.sheet.builder.ty(first).rank())?;
-        Ok(NodeValue::Tensor(self.sheet.concat(all.to_vec(), axis).map_err(fail)?))
+        let axis = axis_of(node, axis, self.draft.builder.ty(first).rank())?;
+        Ok(NodeValue::Tensor(self.draft.concat(all.to_vec(), axis).map_err(fail)?))
     }
 
     fn split(&mut self, node: &RawNode) -> Read<NodeValue> {
         let fail = |reason: String| ImportError::node(node, reason);
         let int = |key: &str| node.attrs.get(key).and_then(RawAttr::as_int);
         let x = self.needed_tensor(node, 0)?;
-        let shape = self.sheet.builder.ty(x).shape.clone();
+        let shape = self.draft.builder.ty(x).shape.clone();
         let axis = axis_of(node, int("axis").unwrap_or(0), shape.len())?;
         let Some(extent) = shape[axis].as_const() else {
             let reason = format!(
                 "the extent {} of what it splits is symbolic; `--shape` gives it a number",
                 shape[axis]
             );
-            return Err(fail(self.sheet.unsupported(reason)));
+            return Err(fail(self.draft.unsupported(reason)));
         };
         let given = self.given(node, 1)?.is_some();
         let sizes = self.sizes(node, extent)?;
@@ -163,10 +163,10 @@ impl Importer<'_> {
             start[axis] = Extent::from(at);
             let mut size = shape.clone();
             size[axis] = Extent::from(n);
-            let mut part = self.sheet.slice(x, start, size.clone()).map_err(fail)?;
+            let mut part = self.draft.slice(x, start, size.clone()).map_err(fail)?;
             if !keeps {
                 size.remove(axis);
-                part = self.sheet.reshape(part, size).map_err(fail)?;
+                part = self.draft.reshape(part, size).map_err(fail)?;
             }
             parts.push(part);
             at += n;
@@ -180,12 +180,12 @@ impl Importer<'_> {
         let mut each = 1;
         if self.given(node, 1)?.is_some() {
             let v = self.needed_tensor(node, 1)?;
-            let known = self.sheet.required(v);
+            let known = self.draft.required(v);
             let known = known.ok_or_else(|| fail("its `split` depends on the inputs".into()))?;
             let sizes: Option<Vec<i64>> =
                 known.extents().and_then(|all| all.iter().map(Extent::as_const).collect());
             let sizes = sizes.ok_or_else(|| {
-                fail(self.sheet.unsupported("its `split` depends on symbolic extents".into()))
+                fail(self.draft.unsupported("its `split` depends on symbolic extents".into()))
             })?;
             if !known.shape.is_empty() {
                 let total = sizes.iter().try_fold(0i64, |sum, &n| sum.checked_add(n));
@@ -202,7 +202,7 @@ impl Importer<'_> {
         let parts = extent / each + i64::from(extent % each > 0);
         if parts > super::control::MAX_REPEATED as i64 {
             let reason = format!("it would make a sequence of {parts} elements");
-            return Err(fail(self.sheet.unsupported(reason)));
+            return Err(fail(self.draft.unsupported(reason)));
         }
         Ok((0..parts).map(|i| each.min(extent - i * each)).collect())
     }
@@ -243,7 +243,7 @@ impl Importer<'_> {
     /// What maps are made of, in their place: a row for each map, a column for each key. A note says so.
     pub(crate) fn columns(&mut self, node: &RawNode) -> Read<NodeValue> {
         let rows = self.needed_tensor(node, 0)?;
-        let ty = self.sheet.builder.ty(rows);
+        let ty = self.draft.builder.ty(rows);
         let (named, count) = keys(node);
         let last = ty.shape.last().cloned();
         let fits = ty.dtype == DType::F32 && matches!(ty.rank(), 1 | 2);

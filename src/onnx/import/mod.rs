@@ -8,38 +8,38 @@ pub(crate) mod bind;
 pub(crate) mod broadcast;
 mod call;
 pub(crate) mod control;
+pub(crate) mod data_dependent;
 mod einsum;
 pub(crate) mod error;
 mod expression;
+mod extent_equations;
 mod facts;
 mod interface;
+mod item_calls;
 pub(crate) mod items;
 mod lists;
-mod needs;
 pub(crate) mod read_as;
 pub(crate) mod read_facts;
-mod reuse;
-pub(crate) mod stage;
 pub(crate) mod value;
 
 use super::export::types::{NEWEST_OPSET, is_implemented};
 use super::opaque::{self, Opaque};
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
-use apply::Sheet;
+use apply::ImportBuilder;
 use bind::bind;
 use control::{FEW_REPEATED, MAX_REPEATED};
+use data_dependent::deferral::DeferredNodes;
+use data_dependent::passthrough::{DataDependentExtents, UntypedReason};
+use data_dependent::{KnownValues, MissingValues, ModelCut};
 use error::ImportError;
 use expression::OnnxItemInterpreter;
-use facts::told_as_bound;
+use extent_equations::ExtentEquation;
+use facts::bound_text;
 use items::{Items, NodeItems, imports};
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use mlc_dsl::shown;
-use needs::Need;
 use read_facts::ReadFacts;
-use stage::kept::{OfData, Untyped};
-use stage::wait::Waiting;
-use stage::{Answers, Asked, Cut};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use value::{NodeValue, origin};
 
@@ -105,18 +105,22 @@ const CONSTANT_INITIALIZERS: i64 = 4;
 
 /// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
-    done(import_as(raw, library, &Reading::default())?)
+    done(import_with_options(raw, library, &ImportOptions::default())?)
 }
 
 /// Reads a model as a program. A node that no declaration reads is [opaque](Opaque), and so are those whose name, or
 /// first result if they have none, is among `kept`, and `loops` that are not written out.
-pub fn import_keeping(
+pub fn import_with_opaque_nodes(
     raw: RawModel,
     library: &Library,
     kept: &BTreeSet<String>,
     loops: Loops,
 ) -> Result<Imported, ImportError> {
-    done(import_as(raw, library, &Reading { kept: Some(kept), loops, ..Reading::default() })?)
+    done(import_with_options(
+        raw,
+        library,
+        &ImportOptions { kept: Some(kept), loops, ..ImportOptions::default() },
+    )?)
 }
 
 /// What becomes of loops that run a known number of times.
@@ -129,21 +133,21 @@ pub enum Loops {
     Kept,
 }
 
-/// How far an import came.
-pub(super) enum Importing {
+/// How an import ended.
+pub(super) enum ImportOutcome {
     Done(Box<Imported>),
-    Asks(Box<Asked>),
-    Cut(Box<Cut>),
+    NeedsValues(Box<MissingValues>),
+    Cut(Box<ModelCut>),
 }
 
 /// How a model is to be read.
 #[derive(Default)]
-pub(super) struct Reading<'a> {
+pub(super) struct ImportOptions<'a> {
     /// Whether nodes that are not understood are kept, and what others are.
     pub kept: Option<&'a BTreeSet<String>>,
     pub loops: Loops,
     /// What a run has computed so far.
-    pub answers: Answers,
+    pub known_values: KnownValues,
     /// Whether nodes that ask for more wait, so that others can be read.
     pub waits: bool,
     /// Whether the model is cut before those.
@@ -152,19 +156,19 @@ pub(super) struct Reading<'a> {
     pub items: Option<&'a NodeItems<'a>>,
 }
 
-fn done(importing: Importing) -> Result<Imported, ImportError> {
+fn done(importing: ImportOutcome) -> Result<Imported, ImportError> {
     match importing {
-        Importing::Done(imported) => Ok(*imported),
-        Importing::Asks(asked) => Err(asked.error),
-        Importing::Cut(cut) => Err(cut.error),
+        ImportOutcome::Done(imported) => Ok(*imported),
+        ImportOutcome::NeedsValues(asked) => Err(asked.error),
+        ImportOutcome::Cut(cut) => Err(cut.error),
     }
 }
 
-pub(super) fn import_as(
+pub(super) fn import_with_options(
     mut raw: RawModel,
     library: &Library,
-    reading: &Reading<'_>,
-) -> Result<Importing, ImportError> {
+    options: &ImportOptions<'_>,
+) -> Result<ImportOutcome, ImportError> {
     if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
         let opset = raw.opset_imports[""];
         return Err(ImportError::Graph {
@@ -181,73 +185,74 @@ pub(super) fn import_as(
     raw.opset_imports = imports(&raw, library);
     let own = std::cell::OnceCell::new();
     let of_model = || own.get_or_init(|| Items::of(library, &raw.opset_imports));
-    let items = reading.items.map_or_else(of_model, |known| &known.items);
-    let mut assumed: Vec<Need> = Vec::new();
+    let items = options.items.map_or_else(of_model, |known| &known.items);
+    let mut assumed: Vec<ExtentEquation> = Vec::new();
     let mut facts: Vec<Extent> = Vec::new();
-    let mut keeps = reading.kept.cloned();
-    let (program, notes, opaque, read_facts) = loop {
-        let mut importer = Importer {
-            items,
-            sheet: Sheet::new(library, &reading.answers, &assumed, &facts),
-            values: HashMap::new(),
-            symbols: HashSet::new(),
-            opsets: &raw.opset_imports,
-            notes: vec![],
-            declared: HashMap::new(),
-            keeps: keeps.as_ref(),
-            loops: reading.loops,
-            at: 0,
-            most_repeated: MAX_REPEATED,
-            opaque: Opaque::default(),
-            facts: ReadFacts::default(),
-            untyped: HashMap::new(),
-            of_data: OfData::default(),
-            repeated: 0,
-            listed: 0,
-            may_wait: reading.waits,
-            cuts: reading.cuts,
-            waiting: Waiting::default(),
-        };
-        let replaceable = replaceable(&raw);
-        let read = importer.model(&raw.graph, &replaceable);
-        if let (Ok(_), Some(error)) = (&read, importer.waiting.error.take()) {
-            return Ok(importer.left(&raw, error));
-        }
-        match read {
-            Ok(outputs) => {
-                let makers = importer.makers_of_kept_lists(&raw.graph);
-                if keeps.as_ref().is_some_and(|kept| !makers.is_subset(kept)) {
-                    drop(importer);
-                    keeps.iter_mut().for_each(|kept| kept.extend(makers.iter().cloned()));
-                    continue;
-                }
-                let positive = std::mem::take(&mut importer.sheet.positive);
-                let mut read_facts = std::mem::take(&mut importer.facts);
-                read_facts.positive = positive;
-                let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
-                let program = program.with_late_constants();
-                let mut notes = importer.notes;
-                notes.extend(facts.iter().map(|f| {
-                    format!("its operators fit each other only where {}", told_as_bound(f))
-                }));
-                break (program, notes, importer.opaque, read_facts);
+    let mut keeps = options.kept.cloned();
+    let (program, notes, opaque, read_facts) =
+        loop {
+            let mut importer = Importer {
+                items,
+                draft: ImportBuilder::new(library, &options.known_values, &assumed, &facts),
+                values: HashMap::new(),
+                symbols: HashSet::new(),
+                opsets: &raw.opset_imports,
+                notes: vec![],
+                declared: HashMap::new(),
+                keeps: keeps.as_ref(),
+                loops: options.loops,
+                at: 0,
+                most_repeated: MAX_REPEATED,
+                opaque: Opaque::default(),
+                facts: ReadFacts::default(),
+                untyped: HashMap::new(),
+                data_dependent: DataDependentExtents::default(),
+                repeated: 0,
+                listed: 0,
+                may_wait: options.waits,
+                cuts: options.cuts,
+                deferred: DeferredNodes::default(),
+            };
+            let replaceable = replaceable(&raw);
+            let read = importer.model(&raw.graph, &replaceable);
+            if let (Ok(_), Some(error)) = (&read, importer.deferred.error.take()) {
+                return Ok(importer.left(&raw, error));
             }
-            Err(e) => match importer.sheet.take_conflict() {
-                Some(need) if assumed.len() < MAX_UNIFICATIONS && !assumed.contains(&need) => {
-                    drop(importer);
-                    assumed.push(need);
+            match read {
+                Ok(outputs) => {
+                    let makers = importer.makers_of_kept_lists(&raw.graph);
+                    if keeps.as_ref().is_some_and(|kept| !makers.is_subset(kept)) {
+                        drop(importer);
+                        keeps.iter_mut().for_each(|kept| kept.extend(makers.iter().cloned()));
+                        continue;
+                    }
+                    let positive = std::mem::take(&mut importer.draft.positive);
+                    let mut read_facts = std::mem::take(&mut importer.facts);
+                    read_facts.positive = positive;
+                    let program = importer.draft.finish(outputs).with_empty_constants().pruned();
+                    let program = program.with_late_constants();
+                    let mut notes = importer.notes;
+                    notes.extend(facts.iter().map(|f| {
+                        format!("its operators fit each other only where {}", bound_text(f))
+                    }));
+                    break (program, notes, importer.opaque, read_facts);
                 }
-                _ if let Some(fact) = importer.sheet.take_needed_fact()
-                    && facts.len() < MAX_UNIFICATIONS
-                    && !facts.contains(&fact) =>
-                {
-                    drop(importer);
-                    facts.push(fact);
-                }
-                _ => return Err(e.fitting(importer.sheet.misfit(), &raw.graph.inputs)),
-            },
-        }
-    };
+                Err(e) => match importer.draft.take_conflict() {
+                    Some(need) if assumed.len() < MAX_UNIFICATIONS && !assumed.contains(&need) => {
+                        drop(importer);
+                        assumed.push(need);
+                    }
+                    _ if let Some(fact) = importer.draft.take_needed_fact()
+                        && facts.len() < MAX_UNIFICATIONS
+                        && !facts.contains(&fact) =>
+                    {
+                        drop(importer);
+                        facts.push(fact);
+                    }
+                    _ => return Err(e.fitting(importer.draft.misfit(), &raw.graph.inputs)),
+                },
+            }
+        };
     let defaults = replaceable(&raw).into_iter().map(|(i, t)| (i.clone(), t.clone())).collect();
     let model = ModelInfo {
         defaults,
@@ -266,9 +271,9 @@ pub(super) fn import_as(
         opaque,
         facts: read_facts,
     };
-    let of_symbol = |need: Need| Some((need.symbol()?, need.is.to_string()));
+    let of_symbol = |need: ExtentEquation| Some((need.symbol()?, need.is.to_string()));
     let assumed = assumed.into_iter().filter_map(of_symbol).collect();
-    Ok(Importing::Done(Box::new(Imported { program, model, assumed, notes })))
+    Ok(ImportOutcome::Done(Box::new(Imported { program, model, assumed, notes })))
 }
 
 /// The initializers that a run may replace: those that are inputs, too, in files whose version knows others.
@@ -282,7 +287,7 @@ fn replaceable(raw: &RawModel) -> Vec<(&RawValueInfo, &Tensor)> {
 
 pub(super) struct Importer<'a> {
     pub(super) items: &'a Items<'a>,
-    pub(super) sheet: Sheet<'a>,
+    pub(super) draft: ImportBuilder<'a>,
     pub(super) values: HashMap<String, NodeValue>,
     /// Names of symbols that are taken.
     pub(super) symbols: HashSet<String>,
@@ -298,9 +303,9 @@ pub(super) struct Importer<'a> {
     pub(super) opaque: Opaque,
     facts: ReadFacts,
     /// Results of such nodes whose type is not known, and inputs that are no tensors: each with what a run makes of it.
-    pub(super) untyped: HashMap<String, Untyped>,
+    pub(super) untyped: HashMap<String, UntypedReason>,
     /// Symbols whose extents only a run computes.
-    pub(super) of_data: OfData,
+    pub(super) data_dependent: DataDependentExtents,
     /// Nodes of bodies that were read for one more time, and elements of sequences that were made: both are bounded.
     pub(super) repeated: usize,
     pub(super) most_repeated: usize,
@@ -308,7 +313,7 @@ pub(super) struct Importer<'a> {
     /// Whether nodes may wait for a run, whether the model is cut before them then, and those that wait.
     pub(super) may_wait: bool,
     pub(super) cuts: bool,
-    pub(super) waiting: Waiting,
+    pub(super) deferred: DeferredNodes,
 }
 
 impl Importer<'_> {
@@ -324,8 +329,8 @@ impl Importer<'_> {
             .collect();
         for input in &graph.inputs {
             let why = match (input.containers.is_empty(), &input.dims) {
-                (false, _) => Some(Untyped::Foreign),
-                (true, None) => Some(Untyped::OfData),
+                (false, _) => Some(UntypedReason::Foreign),
+                (true, None) => Some(UntypedReason::DataDependent),
                 (true, Some(_)) => None,
             };
             if let (true, Some(why)) = (self.keeps.is_some(), why) {
@@ -334,7 +339,7 @@ impl Importer<'_> {
                 continue;
             }
             let ty = self.input_type(input)?;
-            let v = self.sheet.builder.input(&input.name, ty);
+            let v = self.draft.builder.input(&input.name, ty);
             self.values.insert(input.name.clone(), NodeValue::Tensor(v));
         }
         let declared = graph.value_infos.iter().chain(&graph.outputs);
@@ -343,11 +348,11 @@ impl Importer<'_> {
         for (input, tensor) in defaults {
             let of_value = Type::known(tensor.dtype(), tensor.shape());
             let ty = if input.dims.is_some() { self.input_type(input)? } else { of_value };
-            let v = self.sheet.builder.input(&input.name, ty);
+            let v = self.draft.builder.input(&input.name, ty);
             self.values.insert(input.name.clone(), NodeValue::Tensor(v));
         }
         self.nodes(graph, 0)?;
-        if self.waiting.error.is_some() {
+        if self.deferred.error.is_some() {
             return Ok(vec![]);
         }
         let mut opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
@@ -376,7 +381,7 @@ impl Importer<'_> {
 
     /// Adds what the opaque nodes read and the program computes.
     fn read_by_opaque(&mut self, outputs: &mut Vec<(String, Value)>) {
-        let program = self.sheet.builder.program();
+        let program = self.draft.builder.program();
         let mut seen: HashSet<String> = outputs.iter().map(|(n, _)| n.clone()).collect();
         let nodes = std::mem::take(&mut self.opaque.nodes);
         for name in nodes.iter().flat_map(|(n, _)| opaque::reads(n)) {
@@ -399,7 +404,7 @@ impl Importer<'_> {
     /// Reads the constants of a graph.
     pub(super) fn constants(&mut self, graph: &RawGraph) {
         for (name, tensor) in &graph.initializers {
-            let v = self.sheet.builder.constant(tensor.clone().named(name));
+            let v = self.draft.builder.constant(tensor.clone().named(name));
             self.values.insert(name.clone(), NodeValue::Tensor(v));
         }
     }
@@ -413,35 +418,35 @@ impl Importer<'_> {
             if let Err(e) = self.node(node, depth) {
                 // What a body needs is needed only where it runs.
                 if depth > 0
-                    && self.sheet.conflict().is_some_and(|need| need.is.as_const().is_some())
+                    && self.draft.conflict().is_some_and(|need| need.is.as_const().is_some())
                 {
-                    self.sheet.take_conflict();
+                    self.draft.take_conflict();
                 }
                 if depth > 0 {
-                    self.sheet.take_needed_fact();
+                    self.draft.take_needed_fact();
                 }
-                let e = match self.sheet.asked_in_vain() {
-                    true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
-                    false if self.sheet.is_symbolic() => e.of_shapes(),
+                let e = match self.draft.asked_in_vain() {
+                    true => e.undecided(self.asked_name(), self.draft.undecided_inputs()),
+                    false if self.draft.is_symbolic() => e.of_shapes(),
                     false => e,
                 };
                 if depth == 0 && self.waits(node, &e) {
                     continue;
                 }
-                let by_data = depth == 0 && self.is_of_data(node);
+                let by_data = depth == 0 && self.is_data_dependent(node);
                 let foreign = by_data
-                    || self.sheet.is_unsupported()
+                    || self.draft.is_unsupported()
                     || matches!(
                         e,
                         ImportError::UnknownOperator { .. } | ImportError::Undecided { .. }
                     );
                 // Only the main graph is written as it was.
-                let fits = self.sheet.conflict().is_none() && !self.sheet.needs_fact();
+                let fits = self.draft.conflict().is_none() && !self.draft.needs_fact();
                 let main = depth == 0 && (by_data || fits);
                 if !(self.keeps.is_some() && foreign && main) {
                     return Err(e);
                 }
-                let e = if by_data { e.of_data() } else { e };
+                let e = if by_data { e.data_dependent() } else { e };
                 self.keep(node, e);
             }
         }
@@ -450,26 +455,27 @@ impl Importer<'_> {
 
     /// What the model calls the value that the current node asked for in vain.
     fn asked_name(&self) -> Option<String> {
-        let asked = self.sheet.unanswered()?;
+        let asked = self.draft.unanswered()?;
         let of = |(_, v): &(&String, &NodeValue)| v.tensor() == Some(asked);
         self.values.iter().filter(of).map(|(name, _)| name.clone()).min()
     }
 
     /// What was imported so far, with these outputs.
     pub(super) fn take_program(&mut self, outputs: Vec<(String, Value)>) -> Program {
-        let (assumed, facts) = (self.sheet.assumed(), self.sheet.facts());
-        let empty = Sheet::new(self.sheet.library(), self.sheet.answers(), assumed, facts);
-        let sheet = std::mem::replace(&mut self.sheet, empty);
-        sheet.finish(outputs).with_empty_constants().pruned()
+        let (assumed, facts) = (self.draft.assumed(), self.draft.facts());
+        let empty =
+            ImportBuilder::new(self.draft.library(), self.draft.known_values(), assumed, facts);
+        let draft = std::mem::replace(&mut self.draft, empty);
+        draft.finish(outputs).with_empty_constants().pruned()
     }
 
     pub(super) fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: String| ImportError::node(node, reason);
-        self.sheet.begin_node();
+        self.draft.begin_node();
         self.typed(node)?;
         if depth == 0 {
             // What a body computes is of the node of the main graph: that is what can be kept.
-            self.sheet.builder.set_origin(origin(node));
+            self.draft.builder.set_origin(origin(node));
             self.most_repeated = match self.loops == Loops::Kept && self.may_stay(node) {
                 true => self.repeated.saturating_add(FEW_REPEATED).min(MAX_REPEATED),
                 false => MAX_REPEATED,
@@ -493,7 +499,7 @@ impl Importer<'_> {
         let Some(item) = self.items.find(node) else {
             if kept && control::is_known(node) {
                 let why = "what it is read as cannot be written";
-                return Err(fail(self.sheet.unsupported(why.into())));
+                return Err(fail(self.draft.unsupported(why.into())));
             }
             return Err(self.unknown(node));
         };
@@ -502,7 +508,7 @@ impl Importer<'_> {
             let v = results.get(i).copied().flatten();
             let v = v.ok_or_else(|| {
                 let reason = format!("its output {i} (`{}`) is not supported", shown(name));
-                fail(self.sheet.unsupported(reason))
+                fail(self.draft.unsupported(reason))
             })?;
             self.values.insert(name.clone(), NodeValue::Tensor(v));
         }
@@ -510,7 +516,7 @@ impl Importer<'_> {
         if kept {
             // It was read for the types of its results.
             let why = if item.decl.opaque { opaque::RECOGNISED } else { "it cannot be written" };
-            return Err(fail(self.sheet.unsupported(why.into())));
+            return Err(fail(self.draft.unsupported(why.into())));
         }
         Ok(())
     }
@@ -519,7 +525,7 @@ impl Importer<'_> {
     fn note_kernel(&mut self, node: &RawNode) {
         let types = |names: &[String]| -> Vec<Option<DType>> {
             let of = |n: &String| self.values.get(n).and_then(NodeValue::tensor);
-            names.iter().map(|n| of(n).map(|v| self.sheet.builder.ty(v).dtype)).collect()
+            names.iter().map(|n| of(n).map(|v| self.draft.builder.ty(v).dtype)).collect()
         };
         let opset = self.opsets.get("").copied().unwrap_or(0);
         let (inputs, outputs) = (types(&node.inputs), types(&node.outputs));
@@ -546,10 +552,10 @@ impl Importer<'_> {
                 }
             });
         }
-        let first = inputs.first().copied().flatten().map(|v| self.sheet.builder.ty(v).dtype);
+        let first = inputs.first().copied().flatten().map(|v| self.draft.builder.ty(v).dtype);
         self.facts.add_operator(&node.domain, &node.op_type, first);
-        let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
-        OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)
+        let bound = bind(item, node, &inputs, &mut self.draft).map_err(fail)?;
+        OnnxItemInterpreter::new(item, node, bound, &mut self.draft).read().map_err(fail)
     }
 
     fn unknown(&self, node: &RawNode) -> ImportError {

@@ -2,7 +2,7 @@
 
 use super::error::ImportError;
 use super::value::origin;
-use super::{Loops, import_keeping};
+use super::{Loops, import_with_opaque_nodes};
 use crate::raw::{RawModel, RawNode, RawValueInfo};
 use mlc_dsl::ir::{NodeKind, Program, Type, Value};
 use mlc_dsl::library::Library;
@@ -38,7 +38,7 @@ pub fn read_as(
     let outputs = results.clone().map(|o| RawValueInfo { name: o.clone(), ..Default::default() });
     let mut model = raw.clone();
     model.graph.outputs = outputs.collect();
-    let imported = import_keeping(model, library, &Default::default(), Loops::default());
+    let imported = import_with_opaque_nodes(model, library, &Default::default(), Loops::default());
     Some(imported.map(|imported| {
         let program = &imported.program;
         let of = |name: &String| {

@@ -60,8 +60,8 @@ impl RawGraph {
     /// The domains of all nodes, those of bodies included.
     pub fn domains(&self) -> BTreeSet<&str> {
         let mut out: BTreeSet<&str> = self.nodes.iter().map(|n| n.domain.as_str()).collect();
-        let bodies = self.nodes.iter().flat_map(|n| n.attrs.values().flat_map(RawAttr::graphs));
-        out.extend(bodies.flat_map(RawGraph::domains));
+        let subgraphs = self.nodes.iter().flat_map(|n| n.attrs.values().flat_map(RawAttr::graphs));
+        out.extend(subgraphs.flat_map(RawGraph::domains));
         out
     }
 }

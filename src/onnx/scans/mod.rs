@@ -41,7 +41,7 @@ pub fn spelled_out(
     }
     let (mut current, mut open) = stuck(program, library, &model, opset)?;
     for round in 0..MOST_ROUNDS {
-        let cut = Cut::new(library, &mut model, opset, round);
+        let cut = ModelCut::new(library, &mut model, opset, round);
         current = cut.rebuilt(&current, &open)?;
         match stuck(&current, library, &model, opset) {
             None => return Some((current, model)),
@@ -52,7 +52,7 @@ pub fn spelled_out(
 }
 
 /// A program that is rebuilt, and what is cut out of it.
-pub(super) struct Cut<'a> {
+pub(super) struct ModelCut<'a> {
     pub library: &'a Library,
     pub builder: Builder<'a>,
     model: &'a mut ModelInfo,
@@ -62,13 +62,18 @@ pub(super) struct Cut<'a> {
     read: BTreeMap<String, Value>,
 }
 
-impl<'a> Cut<'a> {
-    fn new(library: &'a Library, model: &'a mut ModelInfo, opset: i64, round: usize) -> Cut<'a> {
+impl<'a> ModelCut<'a> {
+    fn new(
+        library: &'a Library,
+        model: &'a mut ModelInfo,
+        opset: i64,
+        round: usize,
+    ) -> ModelCut<'a> {
         let builder = Builder::new(library);
-        Cut { library, builder, model, opset, round, read: BTreeMap::new() }
+        ModelCut { library, builder, model, opset, round, read: BTreeMap::new() }
     }
 
-    fn rebuilt(mut self: Cut<'a>, program: &Program, open: &[NodeId]) -> Option<Program> {
+    fn rebuilt(mut self: ModelCut<'a>, program: &Program, open: &[NodeId]) -> Option<Program> {
         let used = used(program);
         let mut new: Vec<Vec<Value>> = vec![];
         for (i, node) in program.nodes.iter().enumerate() {

@@ -29,8 +29,9 @@ use mlc_cpu::Cpu;
 use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
+use mlc_dsl::random::Random;
 pub use mlc_extract::resources::operations;
-use mlc_verify::random_inputs::{self, Style};
+use mlc_verify::random_inputs::Style;
 use std::sync::Arc;
 
 /// Operations that the reference interpreter may do in all input sets of a program together: about half a second.
@@ -383,17 +384,12 @@ fn beside(inputs: &[Tensor], seed: u64) -> Vec<Tensor> {
 
 /// The same, by so many times as many roundings.
 fn beside_by(inputs: &[Tensor], seed: u64, times: f64) -> Vec<Tensor> {
-    let mut random = random_inputs::Random::new(seed ^ 0xbe51de);
+    let mut random = Random::from_state(seed ^ 0xbe51de);
     inputs.iter().map(|t| moved(t, times, &mut random, |_| true)).collect()
 }
 
 /// A tensor whose floats are moved by a few roundings where `f` holds.
-fn moved(
-    t: &Tensor,
-    times: f64,
-    random: &mut random_inputs::Random,
-    f: impl Fn(f64) -> bool,
-) -> Tensor {
+fn moved(t: &Tensor, times: f64, random: &mut Random, f: impl Fn(f64) -> bool) -> Tensor {
     if !t.dtype().is_float() {
         return t.clone();
     }
@@ -413,7 +409,7 @@ fn with_moved_constants(program: &Program, seed: u64) -> Program {
 
 /// The same, by so many times as many roundings.
 fn with_constants_moved_by(program: &Program, seed: u64, times: f64) -> Program {
-    let mut random = random_inputs::Random::new(seed ^ 0x5ca1e5);
+    let mut random = Random::from_state(seed ^ 0x5ca1e5);
     let mut out = program.clone();
     for node in &mut out.nodes {
         let NodeKind::Const(c) = node.kind else { continue };

@@ -9,7 +9,7 @@ use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::ExprKind;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
-use mlc_verify::random_inputs::Random;
+use mlc_dsl::random::Random;
 
 /// Units of roundoff by which values are moved.
 const UNITS: f64 = 4.0;
@@ -57,7 +57,7 @@ impl Check<'_> {
             return Ok(None);
         };
         let Some(tensor) = values.first() else { return Ok(None) };
-        let mut random = Random::new(self.seed ^ 0x5e75);
+        let mut random = Random::from_state(self.seed ^ 0x5e75);
         let tensor = moved(tensor, 1.0, &mut random, |_| true);
         let mut rest = source.clone();
         let ty = rest.ty(value).clone();

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::session::data_dependent::{Context, Part};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::shown;
-use mlc_onnx::{Control, RawNode};
+use mlc_onnx::{DeferredControl, RawNode};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ struct Body<'a> {
 type Named = Vec<(String, Tensor)>;
 
 impl ControlRun {
-    pub fn new(control: Control) -> ControlRun {
-        let Control { node, constants, bodies, of_data } = control;
-        let bodies = bodies.into_iter().map(|raw| Arc::new(Part::new(raw))).collect();
-        ControlRun { node, constants, bodies, of_data }
+    pub fn new(control: DeferredControl) -> ControlRun {
+        let DeferredControl { node, constants, subgraphs, data_dependent } = control;
+        let bodies = subgraphs.into_iter().map(|raw| Arc::new(Part::new(raw))).collect();
+        ControlRun { node, constants, bodies, of_data: data_dependent }
     }
 
     /// True if data decide what it computes.

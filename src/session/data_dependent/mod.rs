@@ -14,13 +14,13 @@ use control_runs::ControlRun;
 #[cfg(feature = "cli")]
 use mlc_dsl::ir::Type;
 use mlc_dsl::ir::{DType, Extent, Node, NodeKind, Program, Tensor};
-use mlc_onnx::import_stage;
+use mlc_onnx::import_with_values;
 use mlc_onnx::{
-    Answers, Container, Part as Imports, Questions, RawDim, RawModel, RawNode, RawValueInfo, Stage,
-    import_part,
+    Container, ImportStage, KnownValues, PartialImport, RawDim, RawModel, RawNode, RawValueInfo,
+    ValueRequests, import_and_cut,
 };
 #[cfg(feature = "cli")]
-use mlc_onnx::{Asked, ImportError};
+use mlc_onnx::{ImportError, MissingValues};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -53,16 +53,16 @@ pub(crate) fn decided(
     let Some(mut raw) = model.raw()? else { return Ok(Some(model.clone())) };
     enter_shapes(&mut raw, inputs);
     unpack(&mut raw, inputs);
-    let mut answers = Answers::default();
+    let mut answers = KnownValues::default();
     for round in 0..=most {
-        match import_stage(&raw, model.library(), &answers) {
-            Ok(Stage::Done(imported)) => {
+        match import_with_values(&raw, model.library(), &answers) {
+            Ok(ImportStage::Done(imported)) => {
                 return Ok(Some(model.clone().imported_as(*imported, answers.len())));
             }
-            Ok(Stage::Asks(_)) if round == most => {}
-            Ok(Stage::Asks(asked)) => {
+            Ok(ImportStage::NeedsValues(_)) if round == most => {}
+            Ok(ImportStage::NeedsValues(asked)) => {
                 let computed = computed(&asked, inputs, compute)?;
-                answers.add(&asked.questions, computed);
+                answers.add(&asked.requests, computed);
             }
             Err(ImportError::TooLong { .. }) => break,
             Err(e) => return Err(model.refused(e)),
@@ -82,7 +82,7 @@ pub(crate) fn too_many() -> Error {
 /// What the program of some questions computes.
 #[cfg(feature = "cli")]
 fn computed(
-    asked: &Asked,
+    asked: &MissingValues,
     inputs: &HashMap<String, Tensor>,
     compute: Compute<'_>,
 ) -> Result<Vec<Tensor>, Error> {
@@ -224,7 +224,7 @@ type Types = BTreeMap<String, (DType, Vec<Option<usize>>)>;
 #[derive(Clone, PartialEq)]
 struct Key {
     types: Types,
-    answers: Answers,
+    answers: KnownValues,
     /// True if the elements of inputs decided an answer, not only their extents.
     of_data: bool,
 }
@@ -235,14 +235,14 @@ enum Step {
     Closed,
     /// To questions that extents decide; `None` where the answers are known.
     Asks {
-        questions: Questions,
+        questions: ValueRequests,
         session: Option<Session>,
     },
     /// What comes before the nodes that wait, and the rest.
     Cut {
         before: Session,
         passed: usize,
-        questions: Questions,
+        questions: ValueRequests,
         controls: Vec<ControlRun>,
         rest: Arc<Part>,
     },
@@ -290,7 +290,7 @@ impl Context {
     ) -> Result<Vec<(String, Tensor)>, Error> {
         let mut part = part.clone();
         // What is known when the part begins, and now; whether its extents are open.
-        let (mut given, mut open) = (Answers::default(), true);
+        let (mut given, mut open) = (KnownValues::default(), true);
         let (mut answers, mut of_data) = (given.clone(), of_data);
         for _ in 0..MOST_PARTS {
             let opened = open.then(|| part.opened(&inputs, &answers, of_data)).flatten();
@@ -309,12 +309,12 @@ impl Context {
                 Step::Asks { questions, session } => {
                     let computed = session.as_ref().map(|s| run_with(s, &inputs)).transpose()?;
                     answers.add(questions, tensors(computed.unwrap_or_default()));
-                    of_data |= questions.of_data;
+                    of_data |= questions.data_dependent;
                 }
                 Step::Cut { before, passed, questions, controls, rest } => {
                     let mut computed = run_with(before, &inputs)?;
                     answers.add(questions, tensors(computed.split_off(*passed)));
-                    of_data |= questions.of_data;
+                    of_data |= questions.data_dependent;
                     seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
                     inputs.extend(computed.iter().cloned());
                     for control in controls {
@@ -367,21 +367,21 @@ impl Context {
         let mut raw = part.raw.clone();
         enter_shapes(&mut raw, inputs);
         unpack(&mut raw, inputs);
-        let imported = import_part(&raw, self.model.library(), &key.answers);
+        let imported = import_and_cut(&raw, self.model.library(), &key.answers);
         let of_data = key.of_data || part.is_decided_often();
         Ok(match imported.map_err(|e| self.model.refused(e))? {
-            Imports::Whole(Stage::Done(imported)) => {
+            PartialImport::Whole(ImportStage::Done(imported)) => {
                 Step::Done((self.prepare)(&imported.program, of_data)?)
             }
-            Imports::Whole(Stage::Asks(asked)) => {
+            PartialImport::Whole(ImportStage::NeedsValues(asked)) => {
                 let asks = !asked.program.outputs.is_empty();
                 let session = asks.then(|| (self.prepare)(&asked.program, true)).transpose()?;
-                Step::Asks { questions: asked.questions, session }
+                Step::Asks { questions: asked.requests, session }
             }
-            Imports::Cut(cut) => Step::Cut {
+            PartialImport::Cut(cut) => Step::Cut {
                 before: (self.prepare)(&cut.program, of_data)?,
                 passed: cut.passed,
-                questions: cut.questions,
+                questions: cut.requests,
                 controls: cut.controls.into_iter().map(ControlRun::new).collect(),
                 rest: Arc::new(Part::new(cut.rest)),
             },
@@ -393,33 +393,35 @@ impl Context {
         let mut raw = part.raw.clone();
         raw.graph.inputs.extend(key.answers.symbols().map(symbol_input));
         let library = self.model.library();
-        Ok(match import_stage(&raw, library, &key.answers) {
-            Ok(Stage::Done(imported)) => {
+        Ok(match import_with_values(&raw, library, &key.answers) {
+            Ok(ImportStage::Done(imported)) => {
                 Step::Done((self.prepare)(&imported.program, part.is_decided_often())?)
             }
-            Ok(Stage::Asks(asked))
-                if asked.questions.of_data
+            Ok(ImportStage::NeedsValues(asked))
+                if asked.requests.data_dependent
                     && is_short(&asked.program)
                     && is_bound(&asked.program) =>
             {
                 let session = Some((self.prepare)(&asked.program, true)?);
-                Step::Asks { questions: asked.questions, session }
+                Step::Asks { questions: asked.requests, session }
             }
-            Ok(Stage::Asks(asked)) if asked.questions.of_data => {
-                match import_part(&raw, library, &key.answers) {
-                    Ok(Imports::Cut(cut)) if cut.controls.is_empty() && is_bound(&cut.program) => {
+            Ok(ImportStage::NeedsValues(asked)) if asked.requests.data_dependent => {
+                match import_and_cut(&raw, library, &key.answers) {
+                    Ok(PartialImport::Cut(cut))
+                        if cut.controls.is_empty() && is_bound(&cut.program) =>
+                    {
                         Step::Cut {
                             before: (self.prepare)(&cut.program, part.is_decided_often())?,
                             passed: cut.passed,
-                            questions: cut.questions,
+                            questions: cut.requests,
                             controls: vec![],
                             rest: Arc::new(Part::new(cut.rest)),
                         }
                     }
-                    Ok(Imports::Cut(_) | Imports::Whole(_)) | Err(_) => Step::Closed,
+                    Ok(PartialImport::Cut(_) | PartialImport::Whole(_)) | Err(_) => Step::Closed,
                 }
             }
-            Ok(Stage::Asks(_)) | Err(_) => Step::Closed,
+            Ok(ImportStage::NeedsValues(_)) | Err(_) => Step::Closed,
         })
     }
 }
@@ -477,7 +479,7 @@ impl Part {
     fn opened(
         &self,
         inputs: &HashMap<String, Tensor>,
-        answers: &Answers,
+        answers: &KnownValues,
         of_data: bool,
     ) -> Option<(Key, Vec<(String, Tensor)>)> {
         let types = self.open_types(inputs);
@@ -534,7 +536,7 @@ impl Part {
 
 impl Key {
     /// Of inputs with all their extents.
-    fn closed(inputs: &HashMap<String, Tensor>, answers: Answers, of_data: bool) -> Key {
+    fn closed(inputs: &HashMap<String, Tensor>, answers: KnownValues, of_data: bool) -> Key {
         let ty = |t: &Tensor| (t.dtype(), t.shape().iter().map(|&n| Some(n)).collect());
         Key { types: inputs.iter().map(|(n, t)| (n.clone(), ty(t))).collect(), answers, of_data }
     }

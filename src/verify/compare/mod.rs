@@ -9,14 +9,14 @@ pub(crate) mod running_error;
 mod working_precision;
 
 use super::law::instance::Instance;
-use super::sample::draft::Stray;
-use super::sample::values::Round;
+use super::sample::draft::RangePolicy;
+use super::sample::values::ElementStyle;
 use mlc_backends::BackendError;
 use mlc_backends::reference::code::cache::TOO_LONG;
 use mlc_backends::reference::{Array, CodeCache, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::{ErrorClass, Library};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use working_precision::WorkingPrecision;
 
 /// An instance with elements.
@@ -27,12 +27,12 @@ pub(super) struct Sample {
     /// One tensor per input.
     pub inputs: Vec<Tensor>,
     /// What the elements look like.
-    pub round: Round,
+    pub round: ElementStyle,
 }
 
 /// What a sample shows.
 #[derive(Clone, Debug)]
-pub(super) enum Trial {
+pub(super) enum SampleOutcome {
     /// The left side itself has no value, e.g. an index is out of range.
     Void,
     /// A side takes more steps than a run may.
@@ -59,7 +59,7 @@ pub(super) struct SampleError {
 
 /// Which promise is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum BrokenPromise {
     /// The sides' types differ.
     Types,
     /// The law fires on open extents, but the right side is not defined for all of them.
@@ -78,7 +78,7 @@ pub(super) enum Broken {
 #[derive(Clone, Debug)]
 pub(super) struct Mismatch {
     /// Which promise is broken.
-    pub broken: Broken,
+    pub broken: BrokenPromise,
     /// Index of the output.
     pub output: usize,
     /// The first differing element, in row-major order.
@@ -104,17 +104,18 @@ fn reference(precision: Precision) -> Reference {
 }
 
 /// Compares both sides of a sample.
-pub(super) fn compare(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
-    let trial = once(codes, class, sample);
-    let Trial::Differ(m) = &trial else { return trial };
-    if class == ErrorClass::Exact || m.broken == Broken::Fails {
+pub(super) fn compare(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> SampleOutcome {
+    let trial = compare_once(codes, class, sample);
+    let SampleOutcome::Differ(m) = &trial else { return trial };
+    if class == ErrorClass::Exact || m.broken == BrokenPromise::Fails {
         return trial;
     }
     // A difference that vanishes beside the sample is rounding at a pole or a step, no falsehood.
-    let mut rng = Random::of(1, "beside");
-    let persists =
-        (0..3).any(|_| matches!(once(codes, class, &beside(sample, &mut rng)), Trial::Differ(_)));
-    if persists { trial } else { Trial::Agree(vec![]) }
+    let mut rng = Random::of_name(1, "beside");
+    let persists = (0..3).any(|_| {
+        matches!(compare_once(codes, class, &perturbed(sample, &mut rng)), SampleOutcome::Differ(_))
+    });
+    if persists { trial } else { SampleOutcome::Agree(vec![]) }
 }
 
 /// The sample with numbers in the place of NaN, if it has both NaN and infinities.
@@ -165,7 +166,7 @@ fn has_infinity(sample: &Sample) -> bool {
     sample.inputs.iter().any(|t| is_float_with(t, f64::is_infinite)) || attrs.any(f64::is_infinite)
 }
 
-fn beside(sample: &Sample, rng: &mut Random) -> Sample {
+fn perturbed(sample: &Sample, rng: &mut Random) -> Sample {
     let moved = |t: &Tensor, rng: &mut Random| {
         if !t.dtype().is_float() {
             return t.clone();
@@ -183,18 +184,23 @@ fn beside(sample: &Sample, rng: &mut Random) -> Sample {
     Sample { inputs, ..sample.clone() }
 }
 
-fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
+fn compare_once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> SampleOutcome {
     let Instance { program, truth, outputs, .. } = &sample.instance;
     let n = *outputs;
     let wide = match arrays(truth, sample) {
         Some(wide) => wide,
-        None => return Trial::Void,
+        None => return SampleOutcome::Void,
     };
     // Of f64 nothing is rounded away that another order of large sums would show.
     let double = program.nodes.iter().flat_map(|n| &n.types).any(|t| t.dtype == DType::F64);
     // Where sums are taken in another order, the bits of f64 tell, on elements that add up to no round number.
-    let tells =
-        matches!(sample.round, Round::Scattered | Round::Wide | Round::Offset | Round::Absorbing);
+    let tells = matches!(
+        sample.round,
+        ElementStyle::Scattered
+            | ElementStyle::Wide
+            | ElementStyle::Offset
+            | ElementStyle::Absorbing
+    );
     let in_bits = class == ErrorClass::Exact && (tells || double);
     // Fast products take sums in an order of their own.
     let engine = |plain: bool| if plain { Engine::Plain } else { Engine::Fast };
@@ -219,7 +225,7 @@ fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
         let (l, r) = (&truth[i], &truth[n + i]);
         let working = rounded.get(i).zip(rounded.get(n + i));
         let differ = |broken, at, left: &Array, right: &Array| {
-            Trial::Differ(Box::new(Mismatch {
+            SampleOutcome::Differ(Box::new(Mismatch {
                 broken,
                 output: i,
                 at: Some(at),
@@ -230,7 +236,7 @@ fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
         };
         if let (Some(l), Some(r)) = (l.ints(), r.ints()) {
             if let Some(at) = l.iter().zip(r).position(|(a, b)| a != b) {
-                return differ(Broken::Truth, at, &truth[i], &truth[n + i]);
+                return differ(BrokenPromise::Truth, at, &truth[i], &truth[n + i]);
             }
             // Integers and truth values that rounded numbers decide.
             let bits = working.filter(|_| class == ErrorClass::Exact);
@@ -238,34 +244,36 @@ fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
                 && let (Some(l), Some(r)) = (wl.ints(), wr.ints())
                 && let Some(at) = l.iter().zip(r).position(|(a, b)| a != b)
             {
-                return differ(Broken::Bits, at, wl, wr);
+                return differ(BrokenPromise::Bits, at, wl, wr);
             }
             continue;
         }
-        let strayed = working.zip(precision.as_ref()).and_then(|(w, j)| strays(j, i, l, w));
+        let strayed = working
+            .zip(precision.as_ref())
+            .and_then(|((wl, wr), j)| working_excess(j, i, l, wl, wr));
         let different = match class {
             ErrorClass::Exact if in_bits => first_bit(l, r),
-            _ => first_difference(class, sample, (l, r), &met[i], working),
+            _ => first_difference(class, sample, l, r, &met[i], working),
         };
         if let Some(at) = different {
             // Where f64 itself overflows the working type says why.
             let finite = |a: &Array| a.floats().is_none_or(|v| v[at].is_finite());
             return match strayed {
-                Some(mismatch) if finite(l) != finite(r) => Trial::Differ(mismatch),
-                _ => differ(Broken::Truth, at, l, r),
+                Some(mismatch) if finite(l) != finite(r) => SampleOutcome::Differ(mismatch),
+                _ => differ(BrokenPromise::Truth, at, l, r),
             };
         }
         let Some((wl, wr)) = working else { continue };
         if class == ErrorClass::Exact {
             if let Some(at) = first_bit(wl, wr) {
-                return differ(Broken::Bits, at, wl, wr);
+                return differ(BrokenPromise::Bits, at, wl, wr);
             }
             continue;
         }
         if let Some(mismatch) = strayed {
-            return Trial::Differ(mismatch);
+            return SampleOutcome::Differ(mismatch);
         }
-        if sample.round.ordinary() && sample.instance.draft.stray == Stray::No {
+        if sample.round.ordinary() && sample.instance.draft.stray == RangePolicy::No {
             // Ranges are declared where samples beyond them are ill-conditioned.
             errors.extend(rounding_error_of(class, l, wl, wr));
         }
@@ -274,19 +282,20 @@ fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
             SampleError { dtype: wl.dtype(), ordinary: false, left, right, overflow: false }
         }));
     }
-    Trial::Agree(errors)
+    SampleOutcome::Agree(errors)
 }
 
 /// Where an output breaks a promise in the working type.
-fn strays(
+fn working_excess(
     precision: &WorkingPrecision,
     output: usize,
     truth: &Array,
-    (left, right): (&Array, &Array),
+    left: &Array,
+    right: &Array,
 ) -> Option<Box<Mismatch>> {
-    let excess = precision.excess(output, (truth.floats()?, left.floats()?, right.floats()?))?;
+    let excess = precision.excess(output, truth.floats()?, left.floats()?, right.floats()?)?;
     Some(Box::new(Mismatch {
-        broken: Broken::WorkingPrecision,
+        broken: BrokenPromise::WorkingPrecision,
         output,
         at: Some(excess.at),
         left: Some(left.clone()),
@@ -298,8 +307,14 @@ fn strays(
 /// Where the right side strays furthest from the truth in the working type.
 pub(super) fn furthest(library: &Library, sample: &Sample, message: String) -> Mismatch {
     let Instance { program, truth, outputs, .. } = &sample.instance;
-    let mut found =
-        Mismatch { broken: Broken::Bits, output: 0, at: None, left: None, right: None, message };
+    let mut found = Mismatch {
+        broken: BrokenPromise::Bits,
+        output: 0,
+        at: None,
+        left: None,
+        right: None,
+        message,
+    };
     let run = |p: Precision, program: &Program| {
         let inputs = arrays(program, sample)?;
         reference(p).run_arrays(program, library, &inputs).ok()
@@ -350,14 +365,14 @@ pub(super) fn has_pole(codes: &CodeCache<'_>, sample: &Sample) -> bool {
 }
 
 /// Which side failed: the left's failure voids the sample.
-fn failed(codes: &CodeCache<'_>, sample: &Sample, message: String) -> Trial {
+fn failed(codes: &CodeCache<'_>, sample: &Sample, message: String) -> SampleOutcome {
     if message.ends_with(TOO_LONG) {
-        return Trial::TooLong;
+        return SampleOutcome::TooLong;
     }
     match left_values(codes, sample) {
-        Err(_) => Trial::Void,
-        Ok(values) => Trial::Differ(Box::new(Mismatch {
-            broken: Broken::Fails,
+        Err(_) => SampleOutcome::Void,
+        Ok(values) => SampleOutcome::Differ(Box::new(Mismatch {
+            broken: BrokenPromise::Fails,
             output: 0,
             at: None,
             left: values.into_iter().next(),
@@ -380,7 +395,8 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 fn first_difference(
     class: ErrorClass,
     sample: &Sample,
-    (left, right): (&Array, &Array),
+    left: &Array,
+    right: &Array,
     met: &[bool],
     working: Option<(&Array, &Array)>,
 ) -> Option<usize> {
@@ -403,10 +419,12 @@ fn first_difference(
     let huge = |v: f64| v.is_finite() && v.abs() > 1e3;
     let lenient = match sample.round {
         _ if sample.instance.draft.attrs.iter().any(|(_, a)| a.as_f64().is_some_and(huge)) => true,
-        Round::Huge | Round::Scaled | Round::Scattered | Round::Offset | Round::Saturated(_) => {
-            true
-        }
-        Round::Zeros => dtype == DType::F64,
+        ElementStyle::Huge
+        | ElementStyle::Scaled
+        | ElementStyle::Scattered
+        | ElementStyle::Offset
+        | ElementStyle::Saturated(_) => true,
+        ElementStyle::Zeros => dtype == DType::F64,
         _ => false,
     };
     (0..l.len()).find(|&i| {

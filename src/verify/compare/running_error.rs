@@ -20,7 +20,7 @@ const WORK: usize = 4_000_000;
 
 /// A value and what rounding and order may do to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Number {
+pub(crate) struct BoundedNumber {
     /// The value, sums and products as real numbers have them, beyond the range an infinity.
     pub value: f64,
     /// Rounding error of what it is a sum of.
@@ -76,11 +76,12 @@ pub(crate) fn analyse(
     library: &Library,
     program: &Program,
     sample: &Sample,
-    (dtype, given): (DType, &[bool]),
-) -> Option<Vec<Vec<Number>>> {
+    dtype: DType,
+    given: &[bool],
+) -> Option<Vec<Vec<BoundedNumber>>> {
     let (largest, normal, least) = limits(dtype);
     let mut algebra = RunningError { unit: dtype.unit_roundoff(), largest, normal, least };
-    let inputs: Vec<Lifted<Number>> = sample
+    let inputs: Vec<Lifted<BoundedNumber>> = sample
         .inputs
         .iter()
         .zip(&sample.instance.vars)
@@ -99,14 +100,14 @@ pub(crate) fn analyse(
         })
         .collect();
     let outputs = lift(&mut algebra, program, library, &inputs, WORK).ok()?;
-    let closed = |e: &Element<Number>| match e {
+    let closed = |e: &Element<BoundedNumber>| match e {
         Element::Int(v) => algebra.leaf(*v as f64, 0.0),
         Element::Number(n) => algebra.close(n),
     };
     Some(outputs.iter().map(|o| o.elements.iter().map(closed).collect()).collect())
 }
 
-impl Number {
+impl BoundedNumber {
     /// A bound of its rounding error: sums of three and more in any order.
     pub(crate) fn error(&self, unit: f64) -> f64 {
         let own = match self.terms {
@@ -130,9 +131,9 @@ fn kind(v: f64) -> u8 {
 }
 
 impl RunningError {
-    fn leaf(&self, value: f64, inner: f64) -> Number {
+    fn leaf(&self, value: f64, inner: f64) -> BoundedNumber {
         let log = if value == 0.0 || !value.is_finite() { 0.0 } else { value.abs().log2() };
-        Number {
+        BoundedNumber {
             value,
             inner,
             spread: value.abs(),
@@ -150,9 +151,9 @@ impl RunningError {
     }
 
     /// A value that came of others, with what is known of these.
-    fn from(&self, value: f64, inner: f64, of: &[&Number]) -> Number {
-        let any = |f: fn(&Number) -> bool| of.iter().any(|n| f(n));
-        Number {
+    fn from(&self, value: f64, inner: f64, of: &[&BoundedNumber]) -> BoundedNumber {
+        let any = |f: fn(&BoundedNumber) -> bool| of.iter().any(|n| f(n));
+        BoundedNumber {
             open: any(|n| n.open),
             overflowed: any(|n| n.overflowed),
             vanished: any(|n| n.vanished),
@@ -162,11 +163,12 @@ impl RunningError {
     }
 
     /// The value as a function is given it: in the range of the type, or beyond it in any order.
-    fn close(&self, n: &Number) -> Number {
+    fn close(&self, n: &BoundedNumber) -> BoundedNumber {
         let error = n.error(self.unit);
         let size = n.value.abs();
         let finite = size.is_finite();
-        let mut out = Number { wild: n.wild, loose: n.loose, ..self.from(n.value, error, &[n]) };
+        let mut out =
+            BoundedNumber { wild: n.wild, loose: n.loose, ..self.from(n.value, error, &[n]) };
         out.faint |= n.faint;
         if finite && size > self.largest * MARGIN {
             out.value = f64::INFINITY.copysign(n.value);
@@ -185,7 +187,7 @@ impl RunningError {
     }
 
     /// A function of one closed number.
-    fn apply(&self, a: &Number, f: impl Fn(f64) -> f64) -> Number {
+    fn apply(&self, a: &BoundedNumber, f: impl Fn(f64) -> f64) -> BoundedNumber {
         let value = f(a.value);
         let mut kinds = Vec::new();
         if a.faint {
@@ -212,7 +214,14 @@ impl RunningError {
     }
 
     /// The result of a function: rounded, in the range or beyond it.
-    fn result(&self, value: f64, error: f64, of: &[&Number], open: bool, wild: bool) -> Number {
+    fn result(
+        &self,
+        value: f64,
+        error: f64,
+        of: &[&BoundedNumber],
+        open: bool,
+        wild: bool,
+    ) -> BoundedNumber {
         let size = value.abs();
         let mut out = self.from(value, error + self.unit * size, of);
         let sources_finite = of.iter().all(|n| n.value.is_finite());
@@ -221,11 +230,16 @@ impl RunningError {
             // What was given a value that vanished has a pole there.
             out.overflowed |= sources_finite && value.is_infinite() && !out.vanished;
         } else if size > self.largest * MARGIN {
-            out = Number { value: f64::INFINITY.copysign(value), overflowed: true, ..out };
+            out = BoundedNumber { value: f64::INFINITY.copysign(value), overflowed: true, ..out };
         } else if size > self.largest / MARGIN {
             out.open = true;
         } else if size != 0.0 && size < self.least / MARGIN {
-            out = Number { value: 0.0f64.copysign(value), vanished: true, faint: false, ..out };
+            out = BoundedNumber {
+                value: 0.0f64.copysign(value),
+                vanished: true,
+                faint: false,
+                ..out
+            };
         } else if size != 0.0 && size < self.normal {
             out.inner = out.inner.max(size);
         } else if size == 0.0 && of.iter().any(|n| n.value != 0.0 && n.value.is_finite()) {
@@ -238,11 +252,11 @@ impl RunningError {
         out
     }
 
-    fn sum(&self, a: &Number, b: &Number, sign: f64) -> Number {
+    fn sum(&self, a: &BoundedNumber, b: &BoundedNumber, sign: f64) -> BoundedNumber {
         let value = a.value + sign * b.value;
         let out = self.from(value, a.inner + b.inner, &[a, b]);
         let (high, low) = if a.top > b.top { (a.top, b.top) } else { (b.top, a.top) };
-        Number {
+        BoundedNumber {
             spread: a.spread + b.spread,
             terms: a.terms + b.terms,
             top: high + (1.0 + (low - high).exp2()).log2(),
@@ -254,18 +268,18 @@ impl RunningError {
         }
     }
 
-    fn product(&self, a: &Number, b: &Number) -> Number {
+    fn product(&self, a: &BoundedNumber, b: &BoundedNumber) -> BoundedNumber {
         let value = a.value * b.value;
         let (ea, eb) = (a.error(self.unit), b.error(self.unit));
         let part = |v: f64, e: f64| if e == 0.0 { 0.0 } else { v.abs() * e };
         let plain = [a, b].iter().any(|n| n.value.abs() == 1.0 && n.inner == 0.0);
         let own = if plain { 0.0 } else { self.unit * value.abs() };
         let inner = part(a.value, eb) + part(b.value, ea) + part(ea, eb) + own;
-        let mixed = |n: &Number| n.terms > 1 && n.spread > n.value.abs();
+        let mixed = |n: &BoundedNumber| n.terms > 1 && n.spread > n.value.abs();
         let scattered = a.value.is_infinite() && mixed(b) || b.value.is_infinite() && mixed(a);
         let out = self.from(value, inner, &[a, b]);
         let overflows = value.is_infinite() && a.value.is_finite() && b.value.is_finite();
-        Number {
+        BoundedNumber {
             top: a.top + b.top,
             bottom: a.bottom + b.bottom,
             wild: a.wild || b.wild || scattered || met(value, a, b),
@@ -278,10 +292,15 @@ impl RunningError {
     }
 
     /// An operation of two closed numbers.
-    fn join(&self, a: &Number, b: &Number, f: impl Fn(f64, f64) -> f64) -> Number {
+    fn join(
+        &self,
+        a: &BoundedNumber,
+        b: &BoundedNumber,
+        f: impl Fn(f64, f64) -> f64,
+    ) -> BoundedNumber {
         let (a, b) = (self.close(a), self.close(b));
         let value = f(a.value, b.value);
-        let or = |n: &Number, v: f64| if n.faint { v.copysign(n.value) } else { n.value };
+        let or = |n: &BoundedNumber, v: f64| if n.faint { v.copysign(n.value) } else { n.value };
         let faint = [0.0, self.normal].map(|v| [f(or(&a, v), b.value), f(a.value, or(&b, v))]);
         let faint = faint.concat();
         let decided = |v: &f64| kind(self.in_range(*v)) == kind(self.in_range(value));
@@ -300,29 +319,29 @@ impl RunningError {
     }
 
     /// One of two closed numbers.
-    fn one(&self, a: &Number, b: &Number, value: f64, error: f64) -> Number {
+    fn one(&self, a: &BoundedNumber, b: &BoundedNumber, value: f64, error: f64) -> BoundedNumber {
         let out = self.from(value, error, &[a, b]);
         let wild = (a.wild || b.wild) && !value.is_finite();
-        Number { wild, faint: a.faint || b.faint, pure: false, ..out }
+        BoundedNumber { wild, faint: a.faint || b.faint, pure: false, ..out }
     }
 }
 
 /// True if NaN came of infinities.
-fn met(value: f64, a: &Number, b: &Number) -> bool {
+fn met(value: f64, a: &BoundedNumber, b: &BoundedNumber) -> bool {
     value.is_nan() && !a.value.is_nan() && !b.value.is_nan()
 }
 
 impl Algebra for RunningError {
-    type Number = Number;
+    type Number = BoundedNumber;
 
-    fn constant(&mut self, value: f64) -> Number {
+    fn constant(&mut self, value: f64) -> BoundedNumber {
         // A number of few digits is the same in every type.
         let short = value as f32 as f64 == value && (value as f32).to_bits().trailing_zeros() >= 14;
         let error = if short || !value.is_finite() { 0.0 } else { self.unit * value.abs() };
         self.leaf(value, error)
     }
 
-    fn function(&mut self, f: Function, a: &Number) -> Result<Number, String> {
+    fn function(&mut self, f: Function, a: &BoundedNumber) -> Result<BoundedNumber, String> {
         let a = self.close(a);
         if f == Function::Abs {
             return Ok(self.one(&a, &a, a.value.abs(), a.inner));
@@ -331,7 +350,12 @@ impl Algebra for RunningError {
         Ok(self.apply(&a, value))
     }
 
-    fn operation(&mut self, op: RealOp, a: &Number, b: &Number) -> Result<Number, String> {
+    fn operation(
+        &mut self,
+        op: RealOp,
+        a: &BoundedNumber,
+        b: &BoundedNumber,
+    ) -> Result<BoundedNumber, String> {
         Ok(match op {
             RealOp::Add => self.sum(a, b, 1.0),
             RealOp::Sub => self.sum(a, b, -1.0),
@@ -346,16 +370,16 @@ impl Algebra for RunningError {
         })
     }
 
-    fn comparison(&mut self, cmp: Cmp, a: &Number, b: &Number) -> Number {
+    fn comparison(&mut self, cmp: Cmp, a: &BoundedNumber, b: &BoundedNumber) -> BoundedNumber {
         let (a, b) = (self.close(a), self.close(b));
         let reach = a.inner + b.inner;
         let unsure = reach > 0.0 && (a.value - b.value).abs() <= reach;
         let value = f64::from(u8::from(cmp.holds(a.value, b.value)));
         let out = self.from(value, if unsure { 1.0 } else { 0.0 }, &[&a, &b]);
-        Number { open: out.open || a.wild || b.wild, ..out }
+        BoundedNumber { open: out.open || a.wild || b.wild, ..out }
     }
 
-    fn conversion(&mut self, to: DType, a: &Number) -> Number {
+    fn conversion(&mut self, to: DType, a: &BoundedNumber) -> BoundedNumber {
         let a = self.close(a);
         if !to.is_float() {
             return self.result(a.value.trunc(), a.inner, &[&a], false, false);
@@ -367,7 +391,12 @@ impl Algebra for RunningError {
         narrow.close(&out)
     }
 
-    fn choice(&mut self, c: &Number, a: &Number, b: &Number) -> Result<Number, String> {
+    fn choice(
+        &mut self,
+        c: &BoundedNumber,
+        a: &BoundedNumber,
+        b: &BoundedNumber,
+    ) -> Result<BoundedNumber, String> {
         let (a, b) = (self.close(a), self.close(b));
         let chosen = if c.value != 0.0 { &a } else { &b };
         let unsure = c.error(self.unit) > 0.0;
@@ -375,6 +404,10 @@ impl Algebra for RunningError {
         let error = if unsure { a.inner.max(b.inner) + jump } else { chosen.inner };
         let split = unsure && kind(a.value) != kind(b.value);
         let open = c.open || chosen.open || split || (unsure && (a.open || b.open));
-        Ok(Number { open, inner: if error.is_nan() { f64::INFINITY } else { error }, ..*chosen })
+        Ok(BoundedNumber {
+            open,
+            inner: if error.is_nan() { f64::INFINITY } else { error },
+            ..*chosen
+        })
     }
 }

@@ -5,7 +5,7 @@
 //! whether a value is finite, the sample is inconclusive, and the left side's own error is that of its worst order.
 
 use super::Sample;
-use super::running_error::{self, Number, limits};
+use super::running_error::{self, BoundedNumber, limits};
 use crate::law::instance::Instance;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program};
 use mlc_dsl::library::{ErrorClass, Library};
@@ -21,9 +21,17 @@ pub(crate) struct WorkingPrecision<'a> {
     class: ErrorClass,
     sample: &'a Sample,
     dtype: DType,
-    left: OnceCell<Option<Vec<Vec<Number>>>>,
+    left: OnceCell<Option<Vec<Vec<BoundedNumber>>>>,
     /// The errors of both sides where the right one's is largest beside the left one's.
     worst: Cell<Option<(f64, f64)>>,
+}
+
+/// One element: its true value, and what each side computes.
+#[derive(Clone, Copy)]
+struct ElementValues {
+    truth: f64,
+    left: f64,
+    right: f64,
 }
 
 /// What is broken at an element.
@@ -105,13 +113,13 @@ impl<'a> WorkingPrecision<'a> {
         side
     }
 
-    fn analysed(&self, right: bool) -> Option<Vec<Vec<Number>>> {
+    fn analysed(&self, right: bool) -> Option<Vec<Vec<BoundedNumber>>> {
         let given = &self.sample.instance.given;
-        running_error::analyse(self.library, &self.side(right), self.sample, (self.dtype, given))
+        running_error::analyse(self.library, &self.side(right), self.sample, self.dtype, given)
     }
 
     /// The left side's element as the analysis has it.
-    fn own(&self, output: usize, at: usize) -> Option<Number> {
+    fn own(&self, output: usize, at: usize) -> Option<BoundedNumber> {
         let left = self.left.get_or_init(|| self.analysed(false)).as_ref()?;
         left.get(output)?.get(at).copied()
     }
@@ -141,14 +149,18 @@ impl<'a> WorkingPrecision<'a> {
     pub(crate) fn excess(
         &self,
         output: usize,
-        (truth, left, right): (&[f64], &[f64], &[f64]),
+        truth: &[f64],
+        left: &[f64],
+        right: &[f64],
     ) -> Option<Excess> {
         let norm = truth.iter().filter(|v| v.is_finite()).fold(0.0, |m: f64, v| m.max(v.abs()));
         (0..left.len().min(right.len()).min(truth.len())).find_map(|at| {
             let (t, l, r) = (truth[at], left[at], right[at]);
             let message = match self.kind_changes(l, r) {
                 true => self.kind(output, at, l, r),
-                false => self.growth(output, at, (t, l, r), norm),
+                false => {
+                    self.growth(output, at, ElementValues { truth: t, left: l, right: r }, norm)
+                }
             };
             message.map(|message| Excess { at, message })
         })
@@ -177,8 +189,8 @@ impl<'a> WorkingPrecision<'a> {
         }
         let (lost, source) = if l.is_finite() { (other?, "right") } else { (own, "left") };
         let cause = match lost {
-            Number { overflowed: true, .. } => format!("overflow inside the {source} side"),
-            Number { vanished: true, .. } => format!("underflow inside the {source} side"),
+            BoundedNumber { overflowed: true, .. } => format!("overflow inside the {source} side"),
+            BoundedNumber { vanished: true, .. } => format!("underflow inside the {source} side"),
             _ if l.is_finite() == r.is_finite() => "infinities or NaN change".to_string(),
             _ => format!("an infinity or NaN arises in the {source} side alone"),
         };
@@ -201,13 +213,8 @@ impl<'a> WorkingPrecision<'a> {
         self.worst.get()
     }
 
-    fn growth(
-        &self,
-        output: usize,
-        at: usize,
-        (t, l, r): (f64, f64, f64),
-        norm: f64,
-    ) -> Option<String> {
+    fn growth(&self, output: usize, at: usize, values: ElementValues, norm: f64) -> Option<String> {
+        let ElementValues { truth: t, left: l, right: r } = values;
         if !t.is_finite() || !l.is_finite() || !r.is_finite() || self.dtype == DType::F64 {
             return None;
         }
@@ -243,8 +250,8 @@ impl<'a> WorkingPrecision<'a> {
         }
         let other = self.analysed(true).and_then(|o| o.get(output)?.get(at).copied());
         let cause = match other {
-            Some(Number { overflowed: true, .. }) => "overflow inside the right side",
-            Some(Number { vanished: true, .. }) => "underflow inside the right side",
+            Some(BoundedNumber { overflowed: true, .. }) => "overflow inside the right side",
+            Some(BoundedNumber { vanished: true, .. }) => "underflow inside the right side",
             _ => "cancellation or lost digits",
         };
         let times = right / error.max(unit * norm).max(normal);

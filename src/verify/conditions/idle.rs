@@ -1,10 +1,10 @@
 //! Breaks each condition of a law alone: one without which the law still holds is idle, and the law should not ask for it.
 
-use crate::compare::{Trial, has_pole as has_pole_at};
+use crate::compare::{SampleOutcome, has_pole as has_pole_at};
 use crate::law::facts::Conjunct;
-use crate::sample::draft::Stray;
-use crate::sample::values::Round;
-use crate::sample::{self, Draw};
+use crate::sample::draft::RangePolicy;
+use crate::sample::values::ElementStyle;
+use crate::sample::{self, DrawOutcome};
 use crate::{Checker, Evidence};
 use mlc_dsl::expr::Predicate;
 use std::time::{Duration, Instant};
@@ -14,8 +14,14 @@ const BREAKING: usize = 700;
 const BREAKING_ALL: usize = 1400;
 
 /// The elements beside a special value, one sample after the other.
-const SPECIAL: [Round; 6] =
-    [Round::Zeros, Round::Zeros, Round::Zeros, Round::Zeros, Round::Normal, Round::Integers];
+const SPECIAL: [ElementStyle; 6] = [
+    ElementStyle::Zeros,
+    ElementStyle::Zeros,
+    ElementStyle::Zeros,
+    ElementStyle::Zeros,
+    ElementStyle::Normal,
+    ElementStyle::Integers,
+];
 
 /// Samples that break a condition, after which it is idle although there could be more.
 const ENOUGH: usize = 64;
@@ -25,7 +31,7 @@ const WORK: usize = 40_000;
 
 /// What breaking one condition alone shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Break {
+enum BreakOutcome {
     /// The sides differ.
     Refutes,
     /// The right side has no type, or another condition no value.
@@ -49,25 +55,25 @@ impl Checker<'_, '_> {
             let now = self.work();
             let share = end.saturating_sub(now) / (conjuncts - i);
             match self.break_condition(i, &mut left, now + share) {
-                Break::Refutes => {
+                BreakOutcome::Refutes => {
                     evidence.refuting.push(text.clone());
                     evidence.needed.push(text);
                 }
-                Break::Forbids => evidence.needed.push(text),
-                Break::Unknown => {}
-                Break::Nothing => self.warnings.push(format!(
+                BreakOutcome::Forbids => evidence.needed.push(text),
+                BreakOutcome::Unknown => {}
+                BreakOutcome::Nothing => self.warnings.push(format!(
                     "condition `{text}` is idle: the law also holds on the samples that break it"
                 )),
-                Break::Impossible => self.warnings.push(format!(
+                BreakOutcome::Impossible => self.warnings.push(format!(
                     "condition `{text}` is idle: no instance of the left side breaks it"
                 )),
             }
         }
     }
 
-    fn break_condition(&mut self, i: usize, left: &mut usize, end: usize) -> Break {
+    fn break_condition(&mut self, i: usize, left: &mut usize, end: usize) -> BreakOutcome {
         let mut wanted = vec![true; self.facts.conjuncts.len()];
-        let mut met = Break::Impossible;
+        let mut met = BreakOutcome::Impossible;
         if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
             wanted[i] = false;
         }
@@ -86,28 +92,28 @@ impl Checker<'_, '_> {
             tally.refused.clear();
             // A number that no range has breaks a condition on it, beside zeros and beside other numbers.
             let special = specials.get(k / SPECIAL.len());
-            let stray = match special {
-                Some(k) => Stray::Only(*k),
-                None if rng.chance(0.7) => Stray::Any(rng.below(1000)),
-                None => Stray::No,
+            let ranges = match special {
+                Some(k) => RangePolicy::Only(*k),
+                None if rng.chance(0.7) => RangePolicy::Any(rng.below(1000)),
+                None => RangePolicy::No,
             };
             let extents = sample::emptied(self.facts, k);
-            let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
+            let drawn = sample::draw(self.facts, &wanted, extents, ranges, &mut tally, &mut rng);
             self.tally = tally;
             if self.tally.right_refused.values().sum::<usize>() > before {
-                return Break::Forbids;
+                return BreakOutcome::Forbids;
             }
             match drawn {
-                Some(Draw::Types(..)) => return Break::Refutes,
-                Some(Draw::Instance(instance)) => {
-                    met = Break::Nothing;
+                Some(DrawOutcome::Types(..)) => return BreakOutcome::Refutes,
+                Some(DrawOutcome::Instance(instance)) => {
+                    met = BreakOutcome::Nothing;
                     broken += 1;
                     let round = match &self.facts.conjuncts[i] {
                         Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
-                            Round::unbounded(rng.below(3))
+                            ElementStyle::unbounded(rng.below(3))
                         }
                         _ if special.is_some() => SPECIAL[k % SPECIAL.len()],
-                        _ => Round::of(rng.below(Round::COUNT)),
+                        _ => ElementStyle::of(rng.below(ElementStyle::COUNT)),
                     };
                     let (sample, trial) = sample::trial(
                         self.facts,
@@ -117,22 +123,24 @@ impl Checker<'_, '_> {
                         &mut self.tally,
                         &mut rng,
                     );
-                    if let Trial::Differ(_) = trial {
-                        return Break::Refutes;
+                    if let SampleOutcome::Differ(_) = trial {
+                        return BreakOutcome::Refutes;
                     }
                     has_pole |= special.is_some() && has_pole_at(&self.facts.codes, &sample);
                 }
                 // What gives other conditions their meaning cannot be broken alone.
-                None if self.tally.undecided() => return Break::Forbids,
+                None if self.tally.undecided() => return BreakOutcome::Forbids,
                 None if special.is_some() => {}
-                None if k >= 12 + specials.len() * SPECIAL.len() && met == Break::Impossible => {
+                None if k >= 12 + specials.len() * SPECIAL.len()
+                    && met == BreakOutcome::Impossible =>
+                {
                     return met;
                 }
                 None => {}
             }
         }
         // At a pole nothing is held against a law: what keeps away from it is not idle.
-        if has_pole || !enough { Break::Unknown } else { met }
+        if has_pole || !enough { BreakOutcome::Unknown } else { met }
     }
 
     /// Special values of the attributes that a condition speaks of.

@@ -3,14 +3,14 @@
 //! Small predicates over extents, attributes and elements are evaluated on failing and
 //! passing samples; one that no failing sample satisfies is added to the law, and the law is sampled again.
 
-use crate::compare::{Sample, Trial};
-use crate::law::facts::{Facts, Predicate};
-use crate::sample::{self, Draw, Tally};
+use crate::compare::{Sample, SampleOutcome};
+use crate::law::facts::{LawFacts, Predicate};
+use crate::sample::{self, DrawOutcome, DrawTally};
 use crate::{CheckOptions, Outcome};
 use mlc_dsl::eval::truth;
 use mlc_dsl::expr::{self, AttrKind, Expr, ExprKind};
 use mlc_dsl::library::{DTypePattern, Law};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use serde::Serialize;
 
 /// A condition that excludes all counterexamples of a law.
@@ -40,7 +40,7 @@ const GUARDS: usize = 4;
 /// Bounds of elements that are tried, the wider ones first.
 const BOUNDS: [(f64, f64); 4] = [(-100.0, 100.0), (0.01, 100.0), (-8.0, 8.0), (-4.0, 4.0)];
 
-struct Labelled {
+struct LabelledSample {
     sample: Sample,
     fails: bool,
 }
@@ -59,7 +59,7 @@ type Samples = u128;
 const _: () = assert!(2 + SAMPLES + TRIED <= Samples::BITS as usize);
 
 /// A law's failing samples, and what its right side asks for beside its conditions.
-pub(crate) struct Failing<'a> {
+pub(crate) struct FailingSamples<'a> {
     pub samples: [&'a Sample; 2],
     pub guards: &'a [Expr],
 }
@@ -67,13 +67,13 @@ pub(crate) struct Failing<'a> {
 /// The weakest small condition found under which the law holds when it is checked again, and which these failing samples do not meet.
 /// What refutes one is a failing sample for all others.
 pub(crate) fn propose(
-    facts: &Facts,
-    failing: &Failing<'_>,
+    facts: &LawFacts,
+    failing: &FailingSamples<'_>,
     options: &CheckOptions,
     rng: &mut Random,
 ) -> Option<Proposal> {
-    let known = failing.samples.map(|s| Labelled { sample: s.clone(), fails: true });
-    let mut seen: Vec<Labelled> = known.into_iter().collect();
+    let known = failing.samples.map(|s| LabelledSample { sample: s.clone(), fails: true });
+    let mut seen: Vec<LabelledSample> = known.into_iter().collect();
     if !failing.guards.is_empty() {
         return guarded(facts, failing.guards, options);
     }
@@ -86,21 +86,21 @@ pub(crate) fn propose(
         let set = separating(&all, &seen).into_iter().find(|set| !useless.contains(set))?;
         let chosen: Vec<&Expr> = set.iter().map(|i| &all[*i].expr).collect();
         let refuted = match confirm(facts, &chosen, rng) {
-            Confirmed::Passing if checks == CHECKS => return None,
-            Confirmed::Passing => {
+            Confirmation::Passing if checks == CHECKS => return None,
+            Confirmation::Passing => {
                 checks += 1;
                 match checked_again(facts, &chosen, options) {
-                    Again::Holds(passing) => {
+                    Recheck::Holds(passing) => {
                         let texts: Vec<&str> = set.iter().map(|i| all[*i].text.as_str()).collect();
                         let failing = seen.iter().filter(|l| l.fails).count();
                         return Some(Proposal { condition: texts.join(", "), passing, failing });
                     }
-                    Again::Fails(sample, _) => Some(*sample),
-                    Again::Never => None,
+                    Recheck::Fails(sample, _) => Some(*sample),
+                    Recheck::Never => None,
                 }
             }
-            Confirmed::Refuted(sample) => Some(*sample),
-            Confirmed::Useless => None,
+            Confirmation::Refuted(sample) => Some(*sample),
+            Confirmation::Useless => None,
         };
         match refuted {
             Some(sample) => {
@@ -108,7 +108,7 @@ pub(crate) fn propose(
                 all.iter_mut()
                     .for_each(|c| c.met |= Samples::from(meets(facts, &c.expr, &sample)) << next);
                 let before = separating(&all, &seen);
-                seen.push(Labelled { sample, fails: true });
+                seen.push(LabelledSample { sample, fails: true });
                 // Elements of a sample that is not whole do not tell conditions apart.
                 if before.first() == separating(&all, &seen).first() {
                     useless.push(set);
@@ -121,7 +121,7 @@ pub(crate) fn propose(
 }
 
 /// What the operators of the right side ask for, in the law's names, as far as the law does not hold without.
-fn guarded(facts: &Facts, guards: &[Expr], options: &CheckOptions) -> Option<Proposal> {
+fn guarded(facts: &LawFacts, guards: &[Expr], options: &CheckOptions) -> Option<Proposal> {
     let mut conditions: Vec<Expr> = Vec::new();
     let mut more = guards.to_vec();
     for failing in 1..=GUARDS {
@@ -131,22 +131,22 @@ fn guarded(facts: &Facts, guards: &[Expr], options: &CheckOptions) -> Option<Pro
         }
         conditions.append(&mut more);
         match checked_again(facts, &conditions.iter().collect::<Vec<_>>(), options) {
-            Again::Holds(passing) => {
+            Recheck::Holds(passing) => {
                 let texts: Vec<String> = conditions.iter().map(Expr::to_string).collect();
                 let condition = texts.join(", ");
                 // What is proposed is written, and read again.
                 let read = texts.iter().all(|t| mlc_dsl::check::condition(facts.law, t).is_some());
                 return read.then_some(Proposal { condition, passing, failing });
             }
-            Again::Fails(_, guards) => more = guards,
-            Again::Never => return None,
+            Recheck::Fails(_, guards) => more = guards,
+            Recheck::Never => return None,
         }
     }
     None
 }
 
 /// What a whole check of a law says.
-enum Again {
+enum Recheck {
     /// So many samples agree.
     Holds(usize),
     /// A sample differs; what the right side asks for there.
@@ -156,21 +156,21 @@ enum Again {
 }
 
 /// Checks the law with these conditions as it would be checked if they were written.
-fn checked_again(facts: &Facts, conditions: &[&Expr], options: &CheckOptions) -> Again {
+fn checked_again(facts: &LawFacts, conditions: &[&Expr], options: &CheckOptions) -> Recheck {
     let mut law: Law = facts.law.clone();
     law.conditions.extend(conditions.iter().map(|c| (*c).clone()));
     let options = CheckOptions { explain: false, ..*options };
     let (verdict, found) = crate::verdict(facts.library, &law, None, &options);
     match (verdict.outcome, found) {
-        (Outcome::Holds(e), _) => Again::Holds(e.samples.max(1)),
-        (Outcome::Fails(_), Some((sample, guards))) => Again::Fails(Box::new(sample), guards),
-        (Outcome::Fails(_) | Outcome::NoSample { .. }, _) => Again::Never,
+        (Outcome::Holds(e), _) => Recheck::Holds(e.samples.max(1)),
+        (Outcome::Fails(_), Some((sample, guards))) => Recheck::Fails(Box::new(sample), guards),
+        (Outcome::Fails(_) | Outcome::NoSample { .. }, _) => Recheck::Never,
     }
 }
 
 /// The conditions, alone or in pairs, that no failing sample meets: by what they speak of, those that no other one is weaker than
 /// first, then single ones, then in the order in which they are tried. How many samples meet one is chance.
-fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> {
+fn separating(all: &[CandidateCondition], seen: &[LabelledSample]) -> Vec<Vec<usize>> {
     let failing = bits(seen.iter().map(|l| l.fails));
     let known = bits(seen.iter().map(|_| true));
     let mut sets: Vec<(Vec<usize>, Samples)> = Vec::new();
@@ -207,7 +207,7 @@ fn bits(each: impl Iterator<Item = bool>) -> Samples {
 }
 
 /// What samples of the law under a condition say.
-enum Confirmed {
+enum Confirmation {
     /// Many agree, and none differs.
     Passing,
     /// One differs.
@@ -217,63 +217,67 @@ enum Confirmed {
 }
 
 /// Samples of the law, each compared.
-fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
+fn labelled(facts: &LawFacts, rng: &mut Random) -> Vec<LabelledSample> {
     let wanted = vec![true; facts.conjuncts.len()];
-    let mut tally = Tally::default();
+    let mut tally = DrawTally::default();
     let mut out = Vec::new();
     for i in 0..SAMPLES {
         let mut rng = rng.fork();
-        let (extents, stray, round) = sample::plan(facts, i);
-        let drawn = sample::draw(facts, &wanted, (extents, stray), &mut tally, &mut rng);
+        let plan = sample::plan_sample(facts, i);
+        let drawn = sample::draw(facts, &wanted, plan.extents, plan.ranges, &mut tally, &mut rng);
         let (sample, fails) = match drawn {
             None => continue,
-            Some(Draw::Types(instance, output)) => {
+            Some(DrawOutcome::Types(instance, output)) => {
                 (crate::report::shrink::type_mismatch(*instance, output).0, true)
             }
-            Some(Draw::Instance(instance)) => {
+            Some(DrawOutcome::Instance(instance)) => {
                 let (sample, trial) =
-                    sample::trial(facts, *instance, round, None, &mut tally, &mut rng);
+                    sample::trial(facts, *instance, plan.elements, None, &mut tally, &mut rng);
                 match trial {
-                    Trial::Void | Trial::TooLong => continue,
-                    Trial::Agree(_) => (sample, false),
-                    Trial::Differ(_) => (sample, true),
+                    SampleOutcome::Void | SampleOutcome::TooLong => continue,
+                    SampleOutcome::Agree(_) => (sample, false),
+                    SampleOutcome::Differ(_) => (sample, true),
                 }
             }
         };
-        out.push(Labelled { sample, fails });
+        out.push(LabelledSample { sample, fails });
     }
     out
 }
 
 /// Samples the law under these conditions as well.
-fn confirm(facts: &Facts, conditions: &[&Expr], rng: &mut Random) -> Confirmed {
+fn confirm(facts: &LawFacts, conditions: &[&Expr], rng: &mut Random) -> Confirmation {
     let mut law: Law = facts.law.clone();
     law.conditions.extend(conditions.iter().map(|c| (*c).clone()));
-    let facts = Facts::of(facts.library, &law);
+    let facts = LawFacts::of(facts.library, &law);
     let wanted = vec![true; facts.conjuncts.len()];
-    let mut tally = Tally::default();
+    let mut tally = DrawTally::default();
     let (mut passing, mut missed) = (0, 0);
     for i in 0..CONFIRM {
         let mut rng = rng.fork();
-        let (extents, stray, round) = sample::plan(&facts, i);
-        match sample::draw(&facts, &wanted, (extents, stray), &mut tally, &mut rng) {
+        let plan = sample::plan_sample(&facts, i);
+        match sample::draw(&facts, &wanted, plan.extents, plan.ranges, &mut tally, &mut rng) {
             None => missed += 1,
-            Some(Draw::Types(..)) => return Confirmed::Useless,
-            Some(Draw::Instance(instance)) => {
-                match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng) {
-                    (_, Trial::Void | Trial::TooLong) => missed += 1,
+            Some(DrawOutcome::Types(..)) => return Confirmation::Useless,
+            Some(DrawOutcome::Instance(instance)) => {
+                match sample::trial(&facts, *instance, plan.elements, None, &mut tally, &mut rng) {
+                    (_, SampleOutcome::Void | SampleOutcome::TooLong) => missed += 1,
                     // That two empty tensors are equal says nothing for a law.
-                    (sample, Trial::Agree(_)) => passing += usize::from(has_results(&sample)),
-                    (sample, Trial::Differ(_)) => return Confirmed::Refuted(Box::new(sample)),
+                    (sample, SampleOutcome::Agree(_)) => {
+                        passing += usize::from(has_results(&sample))
+                    }
+                    (sample, SampleOutcome::Differ(_)) => {
+                        return Confirmation::Refuted(Box::new(sample));
+                    }
                 }
             }
         }
         // What samples hardly meet would not help.
         if missed > 1 + passing {
-            return Confirmed::Useless;
+            return Confirmation::Useless;
         }
     }
-    if passing >= CONFIRM / 3 { Confirmed::Passing } else { Confirmed::Useless }
+    if passing >= CONFIRM / 3 { Confirmation::Passing } else { Confirmation::Useless }
 }
 
 fn has_results(sample: &Sample) -> bool {
@@ -281,7 +285,11 @@ fn has_results(sample: &Sample) -> bool {
     program.outputs.iter().any(|(_, v)| !program.ty(*v).elements().is(0))
 }
 
-fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<CandidateCondition> {
+fn candidate(
+    facts: &LawFacts,
+    text: String,
+    seen: &[LabelledSample],
+) -> Option<CandidateCondition> {
     let expr = mlc_dsl::check::condition(facts.law, &text)?;
     let met = bits(seen.iter().map(|l| meets(facts, &expr, &l.sample)));
     let rank = rank(facts, &text, &expr);
@@ -289,7 +297,7 @@ fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<Candidate
 }
 
 /// The place of a condition among all: what a number is comes before what a shape is.
-fn rank(facts: &Facts, text: &str, e: &Expr) -> usize {
+fn rank(facts: &LawFacts, text: &str, e: &Expr) -> usize {
     let floats = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Float);
     let real = floats.into_iter().any(|a| e.any(&mut |e| e.as_name() == Some(&a.name)));
     match &e.kind {
@@ -308,7 +316,7 @@ fn rank(facts: &Facts, text: &str, e: &Expr) -> usize {
     }
 }
 
-fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
+fn meets(facts: &LawFacts, e: &Expr, sample: &Sample) -> bool {
     let draft = &sample.instance.draft;
     if let ExprKind::Test(asks, args) = &e.kind {
         let env = draft.env(facts, 0).unwrap_or_default();
@@ -341,7 +349,7 @@ fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
 }
 
 /// The predicates that are tried, the plainest first.
-fn candidates(facts: &Facts) -> Vec<String> {
+fn candidates(facts: &LawFacts) -> Vec<String> {
     let mut out = Vec::new();
     let axes: Vec<&str> = facts.axes.iter().map(|a| &*a.name).collect();
     let segs: Vec<&str> =
@@ -391,7 +399,7 @@ fn candidates(facts: &Facts) -> Vec<String> {
     out
 }
 
-fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
+fn attributes(facts: &LawFacts, axes: &[&str], out: &mut Vec<String>) {
     let attrs = &facts.law.attrs;
     for p in attrs {
         let (n, kind) = (&p.name, p.ty.kind);

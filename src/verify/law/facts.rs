@@ -1,6 +1,6 @@
 //! Properties of a law that samples must respect: names, conjuncts of its conditions, domains of elements.
 
-use crate::sample::draft::{SampleDraft, Stray};
+use crate::sample::draft::{RangePolicy, SampleDraft};
 use crate::sample::special_values;
 use mlc_backends::reference::CodeCache;
 use mlc_dsl::eval::{Env, eval};
@@ -27,7 +27,7 @@ const STEPS: f64 = 1500.0;
 
 /// An axis or segment of the law's variables.
 #[derive(Clone, Debug)]
-pub(crate) struct Extended {
+pub(crate) struct AxisOrSegment {
     pub name: Name,
     /// Each member of the family has its own.
     pub private: bool,
@@ -109,16 +109,16 @@ impl Predicate {
 }
 
 /// A law and what sampling must know of it.
-pub(crate) struct Facts<'a> {
+pub(crate) struct LawFacts<'a> {
     /// Where operators are declared.
     pub library: &'a Library,
     pub law: &'a Law,
     /// Dtype variables and fixed patterns of the variables, each once.
     pub dtypes: Vec<Name>,
     /// Axes of the variables.
-    pub axes: Vec<Extended>,
+    pub axes: Vec<AxisOrSegment>,
     /// Segments of the variables.
-    pub segs: Vec<Extended>,
+    pub segs: Vec<AxisOrSegment>,
     /// The conditions, taken apart.
     pub conjuncts: Vec<Conjunct>,
     /// Per variable: the domain that it is declared with.
@@ -153,16 +153,20 @@ pub(crate) struct Facts<'a> {
     draws: Cell<usize>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> LawFacts<'a> {
     /// Reads a law.
-    pub(crate) fn of(library: &'a Library, law: &'a Law) -> Facts<'a> {
-        Facts::under(library, law, &law.conditions)
+    pub(crate) fn of(library: &'a Library, law: &'a Law) -> LawFacts<'a> {
+        LawFacts::with_conditions(library, law, &law.conditions)
     }
 
     /// Reads a law under other conditions than its own.
-    pub(crate) fn under(library: &'a Library, law: &'a Law, conditions: &[Expr]) -> Facts<'a> {
+    pub(crate) fn with_conditions(
+        library: &'a Library,
+        law: &'a Law,
+        conditions: &[Expr],
+    ) -> LawFacts<'a> {
         let each = law.vars.iter().any(|v| v.each);
-        let mut f = Facts {
+        let mut f = LawFacts {
             library,
             law,
             dtypes: Vec::new(),
@@ -179,7 +183,7 @@ impl<'a> Facts<'a> {
             numbers: Vec::new(),
             sizes: Vec::new(),
             counts: Vec::new(),
-            specials: special_values::of(law),
+            specials: special_values::special_values(law),
             given: vec![false; law.vars.len()],
             typed: conditions.iter().any(asks_dtype),
             codes: CodeCache::bounded(library, MOST_STEPS),
@@ -262,7 +266,7 @@ impl<'a> Facts<'a> {
                 };
                 match list.iter_mut().find(|e| e.name == name) {
                     Some(e) => e.private &= v.each,
-                    None => list.push(Extended { name, private: v.each, pinned: None }),
+                    None => list.push(AxisOrSegment { name, private: v.each, pinned: None }),
                 }
             }
         }
@@ -437,7 +441,7 @@ impl<'a> Facts<'a> {
             e.walk(&mut |e| {
                 let size = match &e.kind {
                     ExprKind::Int(v) => *v,
-                    ExprKind::DType(d) => match beyond(*d) {
+                    ExprKind::DType(d) => match first_inexact_integer(*d) {
                         Some(size) => size,
                         None => return,
                     },
@@ -490,7 +494,7 @@ impl<'a> Facts<'a> {
         for (var, predicate) in &self.composed {
             apply_predicate(predicate, &env, &mut rules[*var]);
         }
-        if !matches!(draft.stray, Stray::Any(_)) {
+        if !matches!(draft.stray, RangePolicy::Any(_)) {
             for (rule, domain) in rules.iter_mut().zip(&self.domains) {
                 rule.low = rule.low.or(domain.low);
                 rule.high = rule.high.or(domain.high);
@@ -546,7 +550,7 @@ fn apply_predicate(predicate: &Predicate, env: &Env, rule: &mut ElementRule) {
 }
 
 /// From where on a type lacks integers.
-pub(crate) fn beyond(dtype: DType) -> Option<i64> {
+pub(crate) fn first_inexact_integer(dtype: DType) -> Option<i64> {
     match (dtype, dtype.int_range()) {
         (DType::Bool, _) => None,
         (_, Some((_, high))) => Some(i64::try_from(high + 2).unwrap_or(i64::MAX)),

@@ -1,13 +1,13 @@
 //! Instances: both sides of a law as one program with concrete extents.
 
-use super::facts::Facts;
+use super::facts::LawFacts;
 use super::sides::SideEvaluator;
 use crate::sample::draft::SampleDraft;
-use crate::sample::repair::Fix;
+use crate::sample::repair::Repair;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{DTypePattern, Name, TypePattern};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 
 /// Tensors of more elements are not sampled.
 const MAX_ELEMENTS: i64 = 3000;
@@ -38,17 +38,17 @@ pub(crate) struct Instance {
 #[derive(Clone, Debug)]
 pub(crate) enum InstanceRefusal {
     /// The left side or a condition; with changes that may help, and the attributes they go with.
-    Left(String, Vec<Fix>, Vec<(Name, Attr)>),
+    Left(String, Vec<Repair>, Vec<(Name, Attr)>),
     /// Left side and conditions stand, but the right side has no instance; with changes that may help, and conditions of its
     /// operators that do not hold.
-    Right(String, Vec<Fix>, Vec<(Name, Attr)>, Vec<Expr>),
+    Right(String, Vec<Repair>, Vec<(Name, Attr)>, Vec<Expr>),
     /// Both sides stand, with these different types.
     Types(Box<Instance>, usize),
 }
 
 /// Builds an instance; `wanted` tells per conjunct whether it must hold.
 pub(crate) fn build(
-    facts: &Facts,
+    facts: &LawFacts,
     draft: &SampleDraft,
     wanted: &[bool],
     rng: &mut Random,
@@ -110,7 +110,11 @@ pub(crate) fn build(
 }
 
 /// The left side alone, of a draft whose right side has no instance.
-pub(crate) fn left_alone(facts: &Facts, draft: &SampleDraft, rng: &mut Random) -> Option<Instance> {
+pub(crate) fn left_alone(
+    facts: &LawFacts,
+    draft: &SampleDraft,
+    rng: &mut Random,
+) -> Option<Instance> {
     let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>();
     let mut w = SideEvaluator::start(facts, draft.clone(), envs.ok()?).ok()?;
     let left = w.side(&facts.law.left, rng).ok()?;
@@ -122,7 +126,7 @@ pub(crate) fn left_alone(facts: &Facts, draft: &SampleDraft, rng: &mut Random) -
 
 /// A program with every float in f64, where types are only handed on: numbers of the law take the places of the
 /// constants that they were rounded to. `None` if two numbers are one constant there, or a type is stated.
-fn in_f64(facts: &Facts, program: &Program, numbers: &[(DType, f64)]) -> Option<Program> {
+fn in_f64(facts: &LawFacts, program: &Program, numbers: &[(DType, f64)]) -> Option<Program> {
     let stated = |ty: &TypePattern| matches!(ty.dtype, DTypePattern::Fixed(d) if d.is_float());
     if facts.law.vars.iter().any(|v| stated(&v.ty)) {
         return None;
@@ -175,7 +179,7 @@ fn number(constant: &Tensor, numbers: &[(DType, f64)]) -> Option<Tensor> {
 }
 
 /// Both sides with every float in f64. Attributes are all bound: conditions need no second look.
-fn widened(facts: &Facts, draft: &SampleDraft, rng: &mut Random) -> Option<Program> {
+fn widened(facts: &LawFacts, draft: &SampleDraft, rng: &mut Random) -> Option<Program> {
     let draft = draft.widened();
     let envs =
         (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>().ok()?;
@@ -187,11 +191,11 @@ fn widened(facts: &Facts, draft: &SampleDraft, rng: &mut Random) -> Option<Progr
 
 /// The types of both sides, output by output, with a symbol for every extent of the draft; `None` if
 /// a side cannot be typed so.
-pub(crate) fn build_symbolic(facts: &Facts, draft: &SampleDraft) -> Option<Vec<(Type, Type)>> {
+pub(crate) fn build_symbolic(facts: &LawFacts, draft: &SampleDraft) -> Option<Vec<(Type, Type)>> {
     let env = draft.symbolic_env(facts).ok()?;
     let mut w = SideEvaluator::start(facts, draft.clone(), vec![env]).ok()?;
     // Every attribute is bound: nothing is chosen.
-    let mut rng = Random::of(0, "");
+    let mut rng = Random::of_name(0, "");
     let left = w.side(&facts.law.left, &mut rng).ok()?;
     // Where a condition waits for numbers the law does not fire on symbols anyway.
     w.wanted = vec![true; facts.conjuncts.len()];

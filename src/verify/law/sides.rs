@@ -3,26 +3,26 @@
 //! Unbound attributes are chosen while the left side is built, when its operators and the types of
 //! their arguments are known. Families are expanded member by member.
 
-use super::facts::{Conjunct, Facts};
+use super::facts::{Conjunct, LawFacts};
 use super::instance::{InstanceRefusal, UNDECIDED};
-use crate::sample::attrs::{self, Open};
+use crate::sample::attrs::{self, AttrChoices, OpenApplication};
 use crate::sample::draft::SampleDraft;
-use crate::sample::repair::{self, CalleeNames, Fix, OwnNames};
+use crate::sample::repair::{self, CalleeNames, OwnNames, Repair};
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
 use mlc_dsl::expr::{AttrKind, Expr, ExprKind};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Value};
 use mlc_dsl::library::{AttrParam, CallId, Dim, LawSide, Name};
+use mlc_dsl::random::Random;
 use mlc_dsl::term::{TermId, TermKind};
 use mlc_dsl::typing::infer::{resolve_dtype, unify};
 use mlc_dsl::typing::instantiate::bind_dims;
-use mlc_fuzz::Random;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// Where a walk stands.
 pub(crate) struct SideEvaluator<'f, 'l> {
-    facts: &'f Facts<'l>,
+    facts: &'f LawFacts<'l>,
     /// The program so far.
     pub builder: Builder<'l>,
     /// The draft, with the attributes chosen so far.
@@ -35,7 +35,7 @@ pub(crate) struct SideEvaluator<'f, 'l> {
     /// Per member: the shape of the family's output on the left.
     each_shape: Vec<Vec<Extent>>,
     /// Changes that may help where an application failed.
-    pub fixes: Vec<Fix>,
+    pub fixes: Vec<Repair>,
     /// The conditions of that operator that do not hold, in the law's names.
     pub guards: Vec<Expr>,
     /// Per conjunct: whether it is to hold.
@@ -47,7 +47,7 @@ pub(crate) struct SideEvaluator<'f, 'l> {
 impl<'f, 'l> SideEvaluator<'f, 'l> {
     /// Nothing but the inputs.
     pub(crate) fn start(
-        facts: &'f Facts<'l>,
+        facts: &'f LawFacts<'l>,
         draft: SampleDraft,
         envs: Vec<Env>,
     ) -> Result<SideEvaluator<'f, 'l>, String> {
@@ -257,9 +257,13 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
             return Err(EvalError::Unbound(name.to_string()).to_string());
         };
         let mut draw = || {
-            let (named, stray) = ((&*self.facts.words, &*self.facts.counts), self.draft.stray);
-            let ends = (stray, self.draft.end);
-            let v = attrs::value(&p.ty, &self.envs[0], 1, named, ends, rng);
+            let choices = AttrChoices {
+                words: &self.facts.words,
+                sizes: &self.facts.counts,
+                stray: self.draft.stray,
+                end: self.draft.end,
+            };
+            let v = attrs::value(&p.ty, &self.envs[0], 1, &choices, rng);
             v.ok_or_else(|| format!("`{name}` has no values"))
         };
         let mut v = draw()?;
@@ -312,17 +316,19 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
             }
         }
         if open.iter().any(Option::is_some) {
-            let question = Open {
+            let question = OpenApplication {
                 call: callee,
                 broadcast: self.builder.structural().broadcast == Some(call),
                 types: args.iter().map(|&a| self.builder.ty(a).clone()).collect(),
                 given,
                 open,
-                words: &self.facts.words,
-                sizes: &self.facts.sizes,
-                stray: self.draft.stray,
+                choices: AttrChoices {
+                    words: &self.facts.words,
+                    sizes: &self.facts.sizes,
+                    stray: self.draft.stray,
+                    end: self.draft.end,
+                },
                 style: self.draft.style,
-                end: self.draft.end,
                 telling: self.draft.telling,
                 conditions: self.wanted(),
                 env: &self.envs[m],
@@ -342,13 +348,13 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
                 }
             }
             if !fits {
-                self.fixes = self.callee_fixes(call, attrs, &chosen, (arg_terms, args), m);
+                self.fixes = self.callee_repairs(call, attrs, &chosen, arg_terms, args, m);
                 return Err(none());
             }
             given = chosen;
         }
         self.builder.apply(call, &given, args).map_err(|e| {
-            self.fixes = self.callee_fixes(call, attrs, &given, (arg_terms, args), m);
+            self.fixes = self.callee_repairs(call, attrs, &given, arg_terms, args, m);
             e.to_string()
         })
     }
@@ -389,14 +395,15 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
     }
 
     /// Changes to the law's names that may make an application well-typed.
-    fn callee_fixes(
+    fn callee_repairs(
         &mut self,
         call: CallId,
         exprs: &[Option<Expr>],
         given: &[Option<Attr>],
-        (arg_terms, args): (&[TermId], &[Value]),
+        arg_terms: &[TermId],
+        args: &[Value],
         m: usize,
-    ) -> Vec<Fix> {
+    ) -> Vec<Repair> {
         let callee = self.facts.library.call(call);
         let own = OwnNames(self.facts);
         let mut names = CalleeNames { own, env: &self.envs[m], given: vec![], ranks: vec![] };
@@ -419,7 +426,7 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
         let _ = mlc_dsl::typing::infer::bind_wheres(&callee.wheres, &mut env);
         let failing = callee.conditions.iter().filter(|c| truth(c, &env) != Ok(Some(true)));
         let failing: Vec<&Expr> = failing.collect();
-        let mut out: Vec<Fix> =
+        let mut out: Vec<Repair> =
             failing.iter().flat_map(|c| repair::fixes(c, &env, &names)).collect();
         out.extend(names.unequal());
         let guards = failing.iter().filter_map(|c| names.restated(c)).collect();

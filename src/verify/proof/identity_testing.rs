@@ -6,15 +6,15 @@
 //! probability. It says nothing about rounding, NaN and infinities, which samples cover, and nothing
 //! about other extents and attributes than those of the instance.
 
-use super::prime_field::{Field, Number, P, POLE};
-use crate::law::facts::{ElementRule, Facts};
+use super::prime_field::{Field, FieldElement, P, POLE};
+use crate::law::facts::{ElementRule, LawFacts};
 use crate::law::instance::Instance;
-use crate::sample::draft::{ExtentStyle, Stray};
-use crate::sample::{self, Draw, Tally};
+use crate::sample::draft::{ExtentStyle, RangePolicy};
+use crate::sample::{self, DrawOutcome, DrawTally};
 use mlc_backends::reference::{Element, Lifted, lift};
 use mlc_dsl::ir::{DType, Program};
 use mlc_dsl::library::ErrorClass;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use serde::Serialize;
 
 /// How a law that holds is known to hold.
@@ -69,7 +69,7 @@ const MOST_INDICES: i64 = 16;
 /// Evaluations whose point lies on a pole, or whose index does not exist.
 const RETRIES: usize = 8;
 
-enum Compared {
+enum FieldComparison {
     /// Bits of certainty and points.
     Agree(f64, usize),
     Differ {
@@ -79,7 +79,7 @@ enum Compared {
 }
 
 /// Tries to prove a law.
-pub(crate) fn prove(facts: &Facts, rng: &mut Random) -> ProofOutcome {
+pub(crate) fn prove(facts: &LawFacts, rng: &mut Random) -> ProofOutcome {
     let silent =
         |reason: &str| ProofOutcome::Exactness(Exactness::Sampled { reason: reason.into() });
     if matches!(facts.law.error, ErrorClass::Approx { .. }) {
@@ -91,15 +91,17 @@ pub(crate) fn prove(facts: &Facts, rng: &mut Random) -> ProofOutcome {
         let style = if i < 2 { ExtentStyle::Few } else { ExtentStyle::Distinct };
         let Some(instance) = instance(facts, style, rng) else { continue };
         match compare(facts, &instance, rng) {
-            Compared::Agree(bits, points) => {
+            FieldComparison::Agree(bits, points) => {
                 let (least, n, most) = proof.unwrap_or((bits, 0, points));
                 proof = Some((least.min(bits), n + 1, most.max(points)));
             }
-            Compared::Differ { rational: true } => return ProofOutcome::Differ(Box::new(instance)),
-            Compared::Differ { rational: false } => {
+            FieldComparison::Differ { rational: true } => {
+                return ProofOutcome::Differ(Box::new(instance));
+            }
+            FieldComparison::Differ { rational: false } => {
                 return silent("it is no identity of rational functions");
             }
-            Compared::Silent(why) => reason = why,
+            FieldComparison::Silent(why) => reason = why,
         }
     }
     match proof {
@@ -111,12 +113,12 @@ pub(crate) fn prove(facts: &Facts, rng: &mut Random) -> ProofOutcome {
 }
 
 /// An instance whose numbers are floats, with elements.
-fn instance(facts: &Facts, style: ExtentStyle, rng: &mut Random) -> Option<Instance> {
+fn instance(facts: &LawFacts, style: ExtentStyle, rng: &mut Random) -> Option<Instance> {
     let wanted = vec![true; facts.conjuncts.len()];
     for _ in 0..DRAWS {
-        let mut tally = Tally::default();
-        let drawn = sample::draw(facts, &wanted, (Some(style), Stray::No), &mut tally, rng);
-        let Some(Draw::Instance(i)) = drawn else { continue };
+        let mut tally = DrawTally::default();
+        let drawn = sample::draw(facts, &wanted, Some(style), RangePolicy::No, &mut tally, rng);
+        let Some(DrawOutcome::Instance(i)) = drawn else { continue };
         let fits =
             i.draft.dtypes.iter().all(|(name, d)| {
                 d.is_float() || matches!(name.as_bytes().first(), Some(b'I' | b'B'))
@@ -132,29 +134,29 @@ fn instance(facts: &Facts, style: ExtentStyle, rng: &mut Random) -> Option<Insta
     None
 }
 
-fn compare(facts: &Facts, instance: &Instance, rng: &mut Random) -> Compared {
+fn compare(facts: &LawFacts, instance: &Instance, rng: &mut Random) -> FieldComparison {
     let (mut bits, mut points) = (0.0, 0);
     while bits < BITS && points < MOST_POINTS {
         let (field, values) = match evaluate(facts, instance, rng) {
             Ok(v) => v,
-            Err(reason) => return Compared::Silent(reason),
+            Err(reason) => return FieldComparison::Silent(reason),
         };
         match agree(instance, &field, &values) {
             Ok(Some(more)) => bits += more,
-            Ok(None) => return Compared::Differ { rational: field.hashed == 0 },
-            Err(reason) => return Compared::Silent(reason),
+            Ok(None) => return FieldComparison::Differ { rational: field.hashed == 0 },
+            Err(reason) => return FieldComparison::Silent(reason),
         }
         points += 1;
     }
-    Compared::Agree(bits, points)
+    FieldComparison::Agree(bits, points)
 }
 
 /// Both sides at a random point that lies on no pole.
 fn evaluate(
-    facts: &Facts,
+    facts: &LawFacts,
     instance: &Instance,
     rng: &mut Random,
-) -> Result<(Field, Vec<Lifted<Number>>), String> {
+) -> Result<(Field, Vec<Lifted<FieldElement>>), String> {
     let mut reason = String::new();
     for _ in 0..RETRIES {
         let mut field = Field::at(rng.bits());
@@ -169,10 +171,10 @@ fn evaluate(
 }
 
 fn inputs(
-    facts: &Facts,
+    facts: &LawFacts,
     instance: &Instance,
     rng: &mut Random,
-) -> Result<Vec<Lifted<Number>>, String> {
+) -> Result<Vec<Lifted<FieldElement>>, String> {
     let program = &instance.truth;
     let extents = program.inputs.iter().flat_map(|(_, ty)| &ty.shape);
     let least = extents.filter_map(|e| e.as_const()).filter(|e| *e > 0).min().unwrap_or(1);
@@ -195,13 +197,13 @@ fn elements(
     rule: &ElementRule,
     least: i64,
     rng: &mut Random,
-) -> Vec<Element<Number>> {
+) -> Vec<Element<FieldElement>> {
     // What the law asks for, near zero where that is a choice.
     let low = rule.low.map_or(0, |l| l.ceil() as i64);
     let high = rule.high.map_or(low.saturating_add(least - 1), |h| h.floor() as i64);
     let low = low.max(high.saturating_sub(MOST_INDICES));
     let one = |rng: &mut Random| match dtype {
-        d if d.is_float() => Element::Number(Number::variable(1 + rng.bits() % (P - 1))),
+        d if d.is_float() => Element::Number(FieldElement::variable(1 + rng.bits() % (P - 1))),
         DType::Bool => Element::Int(rng.below(2) as i64),
         _ => Element::Int(rng.between(low, high)),
     };
@@ -212,7 +214,7 @@ fn elements(
 fn agree(
     instance: &Instance,
     field: &Field,
-    values: &[Lifted<Number>],
+    values: &[Lifted<FieldElement>],
 ) -> Result<Option<f64>, String> {
     let (left, right) = values.split_at(instance.outputs);
     let mut degree = 1;

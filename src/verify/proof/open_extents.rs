@@ -4,16 +4,16 @@
 //! value for some extents, unless its own conditions exclude them: with known extents the types of the right side refuse the match.
 //! Drafts of samples are given symbols; where the law fires on them, their symbols are instantiated with small numbers.
 
-use crate::compare::{Broken, Mismatch, Sample, Trial};
-use crate::law::facts::{Conjunct, Facts};
+use crate::compare::{BrokenPromise, Mismatch, Sample, SampleOutcome};
+use crate::law::facts::{Conjunct, LawFacts};
 use crate::law::instance::{self, Instance, InstanceRefusal};
-use crate::sample::draft::{ExtentStyle, SampleDraft, Stray};
-use crate::sample::values::Round;
-use crate::sample::{self, Tally};
+use crate::sample::draft::{ExtentStyle, RangePolicy, SampleDraft};
+use crate::sample::values::ElementStyle;
+use crate::sample::{self, DrawTally};
 use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::ir::{Attr, DType, Extent};
 use mlc_dsl::library::Name;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::collections::HashSet;
 
 /// Drafts that are given symbols, ways to do so, and instances of each.
@@ -29,28 +29,28 @@ const INSTANCES: usize = 28;
 const NUMBERS: i64 = 7;
 
 /// Symbols and what they stood for in the draft.
-type Symbols = Vec<(String, i64)>;
+type SymbolValues = Vec<(String, i64)>;
 
 /// What decides whether a draft without symbols has an instance, and of which types: element types only where the law asks for them.
 #[derive(PartialEq, Eq, Hash)]
-struct Known {
+struct DraftKey {
     axes: Vec<(Name, Vec<i64>)>,
     segs: Vec<(Name, Vec<Vec<i64>>)>,
     attrs: Vec<(Name, Attr)>,
     dtypes: Vec<(Name, DType)>,
 }
 
-impl Known {
-    fn of(facts: &Facts, draft: &SampleDraft) -> Known {
+impl DraftKey {
+    fn of(facts: &LawFacts, draft: &SampleDraft) -> DraftKey {
         let (axes, segs, attrs) = (draft.axes.clone(), draft.segs.clone(), draft.attrs.clone());
         let asked = facts.typed || attrs.iter().any(|(_, a)| matches!(a, Attr::DType(_)));
         let dtypes = if asked { draft.dtypes.clone() } else { vec![] };
-        Known { axes, segs, attrs, dtypes }
+        DraftKey { axes, segs, attrs, dtypes }
     }
 }
 
 /// Where a law fires that does not hold.
-pub(crate) struct Found {
+pub(crate) struct OpenExtentsRefutation {
     pub sample: Sample,
     pub mismatch: Mismatch,
     /// Conditions of the right side's operators that do not hold there, in the law's names.
@@ -59,17 +59,17 @@ pub(crate) struct Found {
 
 /// A sample on which the law fires if its extents are open, but on which it does not hold.
 pub(crate) fn refute(
-    facts: &Facts,
+    facts: &LawFacts,
     drafts: &[SampleDraft],
-    tally: &mut Tally,
+    tally: &mut DrawTally,
     rng: &mut Random,
-) -> Option<Found> {
+) -> Option<OpenExtentsRefutation> {
     if facts.each {
         return None;
     }
     // Drafts of one law are often alike but for what symbols stand for.
     let (mut known, mut seen) = (HashSet::new(), HashSet::new());
-    let drafts = drafts.iter().filter(|d| seen.insert(Known::of(facts, d)));
+    let drafts = drafts.iter().filter(|d| seen.insert(DraftKey::of(facts, d)));
     for draft in drafts.take(DRAFTS) {
         for way in 0..WAYS {
             let tries = if ALONE.contains(&way) { TRIES } else { 1 };
@@ -82,7 +82,7 @@ pub(crate) fn refute(
             for i in 0..INSTANCES {
                 let Some(values) = values(&symbols, i, rng) else { break };
                 let closed = closed(&open, &values);
-                let new = closed.filter(|d| known.insert(Known::of(facts, d)));
+                let new = closed.filter(|d| known.insert(DraftKey::of(facts, d)));
                 if let Some(found) = new.and_then(|d| differs(facts, &d, i, tally, rng)) {
                     return Some(found);
                 }
@@ -94,14 +94,14 @@ pub(crate) fn refute(
 
 /// The draft with symbols in the place of some extents, and in attributes that may depend on them.
 fn opened(
-    facts: &Facts,
+    facts: &LawFacts,
     draft: &SampleDraft,
     way: usize,
     rng: &mut Random,
-) -> (SampleDraft, Symbols) {
+) -> (SampleDraft, SymbolValues) {
     let mut open = draft.clone();
-    (open.style, open.stray) = (ExtentStyle::Small, Stray::No);
-    let mut symbols: Symbols = vec![];
+    (open.style, open.stray) = (ExtentStyle::Small, RangePolicy::No);
+    let mut symbols: SymbolValues = vec![];
     let mut opened = |name: String, extent: i64, rng: &mut Random| {
         let open = way == 0 || rng.chance(0.6);
         open.then(|| symbols.push((name.clone(), extent)));
@@ -127,7 +127,7 @@ fn opened(
                 for (i, e) in list.iter_mut().enumerate() {
                     // Lists often say something of the axes of a segment, one by one.
                     let is_near = |(name, _): &&(String, i64)| name.ends_with(&i.to_string());
-                    let near: Symbols = symbols.iter().filter(is_near).cloned().collect();
+                    let near: SymbolValues = symbols.iter().filter(is_near).cloned().collect();
                     let is_local = !near.is_empty() && rng.chance(0.7);
                     lift(e, if is_local { &near } else { &symbols }, way, rng);
                 }
@@ -142,7 +142,7 @@ fn opened(
 }
 
 /// Whether an attribute may depend on extents.
-fn is_lifted(facts: &Facts, name: &Name) -> bool {
+fn is_lifted(facts: &LawFacts, name: &Name) -> bool {
     let declared = facts.law.attrs.iter().find(|p| p.name == *name);
     let extents = |k: AttrKind| matches!(k, AttrKind::Int | AttrKind::Ints | AttrKind::Shape);
     declared.is_some_and(|p| extents(p.ty.kind))
@@ -150,7 +150,7 @@ fn is_lifted(facts: &Facts, name: &Name) -> bool {
 
 /// Gives a list the sum or the difference with another one that the draft has: types often depend on no more, such as on what is added at
 /// both ends of an axis.
-fn balance(facts: &Facts, draft: &SampleDraft, open: &mut SampleDraft, rng: &mut Random) {
+fn balance(facts: &LawFacts, draft: &SampleDraft, open: &mut SampleDraft, rng: &mut Random) {
     let list = |(i, (n, a)): (usize, &(Name, Attr))| match a {
         Attr::Ints(list) if is_lifted(facts, n) => Some((i, list.len())),
         _ => None,
@@ -180,7 +180,7 @@ fn balance(facts: &Facts, draft: &SampleDraft, open: &mut SampleDraft, rng: &mut
 
 /// Makes a number what it may be of the symbols: in the first way the same number, else one of them or a neighbour of it, or of a
 /// product of two.
-fn lift(e: &mut Extent, symbols: &Symbols, way: usize, rng: &mut Random) {
+fn lift(e: &mut Extent, symbols: &SymbolValues, way: usize, rng: &mut Random) {
     let Some(v) = e.as_const() else { return };
     let equal: Vec<&(String, i64)> = symbols.iter().filter(|(_, s)| *s == v && v > 1).collect();
     if way > 0 && !equal.is_empty() && rng.chance(0.8) {
@@ -207,7 +207,7 @@ fn lift(e: &mut Extent, symbols: &Symbols, way: usize, rng: &mut Random) {
 }
 
 /// True if the law fires on these open extents: its conditions are known to hold, and both sides have one type.
-fn fires(facts: &Facts, open: &SampleDraft) -> bool {
+fn fires(facts: &LawFacts, open: &SampleDraft) -> bool {
     // Bounds of elements that are not numbers are not decided.
     let known = open.symbolic_env(facts).is_ok_and(|env| {
         facts.conjuncts.iter().all(|c| match c {
@@ -220,7 +220,7 @@ fn fires(facts: &Facts, open: &SampleDraft) -> bool {
 }
 
 /// The `i`-th choice of numbers for the symbols: all of them where they are few, the smallest first.
-fn values(symbols: &Symbols, i: usize, rng: &mut Random) -> Option<Symbols> {
+fn values(symbols: &SymbolValues, i: usize, rng: &mut Random) -> Option<SymbolValues> {
     let all = NUMBERS.checked_pow(symbols.len() as u32).filter(|n| *n <= INSTANCES as i64);
     let mut number = i as i64;
     if all.is_some_and(|all| number >= all) {
@@ -241,7 +241,7 @@ fn values(symbols: &Symbols, i: usize, rng: &mut Random) -> Option<Symbols> {
 }
 
 /// The draft with numbers in the place of symbols.
-fn closed(open: &SampleDraft, values: &Symbols) -> Option<SampleDraft> {
+fn closed(open: &SampleDraft, values: &SymbolValues) -> Option<SampleDraft> {
     let symbol = |s: &str| values.iter().find(|(n, _)| n == s).map(|(_, v)| *v);
     let number = |e: &Extent| e.eval(&symbol);
     let mut out = open.clone();
@@ -271,13 +271,13 @@ fn closed(open: &SampleDraft, values: &Symbols) -> Option<SampleDraft> {
 
 /// What is wrong with the law on a draft on which it fires as long as its extents are open.
 fn differs(
-    facts: &Facts,
+    facts: &LawFacts,
     draft: &SampleDraft,
     i: usize,
-    tally: &mut Tally,
+    tally: &mut DrawTally,
     rng: &mut Random,
-) -> Option<Found> {
-    let found = |(sample, mismatch), guards| Found { sample, mismatch, guards };
+) -> Option<OpenExtentsRefutation> {
+    let found = |(sample, mismatch), guards| OpenExtentsRefutation { sample, mismatch, guards };
     let wanted = vec![true; facts.conjuncts.len()];
     match instance::build(facts, draft, &wanted, rng) {
         Err(InstanceRefusal::Left(..)) => None,
@@ -291,11 +291,12 @@ fn differs(
         // Values of known extents are compared elsewhere, too.
         Ok(_) if !i.is_multiple_of(4) => None,
         Ok(instance) => {
-            let round = [Round::Normal, Round::Integers, Round::Missing][i / 4 % 3];
+            let round =
+                [ElementStyle::Normal, ElementStyle::Integers, ElementStyle::Missing][i / 4 % 3];
             let (sample, trial) = sample::trial(facts, instance, round, None, tally, rng);
             match trial {
-                Trial::Differ(mismatch) => Some(found((sample, *mismatch), vec![])),
-                Trial::Agree(_) | Trial::Void | Trial::TooLong => None,
+                SampleOutcome::Differ(mismatch) => Some(found((sample, *mismatch), vec![])),
+                SampleOutcome::Agree(_) | SampleOutcome::Void | SampleOutcome::TooLong => None,
             }
         }
     }
@@ -304,12 +305,12 @@ fn differs(
 /// The mismatch of a law that fires on open extents where its right side is not defined for all of them.
 fn undefined(instance: Instance, message: String) -> (Sample, Mismatch) {
     let mismatch = Mismatch {
-        broken: Broken::Undefined,
+        broken: BrokenPromise::Undefined,
         output: 0,
         at: None,
         left: None,
         right: None,
         message,
     };
-    (Sample { instance, inputs: vec![], round: Round::Normal }, mismatch)
+    (Sample { instance, inputs: vec![], round: ElementStyle::Normal }, mismatch)
 }

@@ -19,7 +19,7 @@ const MOST_NUMERATOR: f64 = (1u64 << 40) as f64;
 
 /// The value of a rational function of the inputs and of hashed values, with bounds of its degree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Number {
+pub(crate) struct FieldElement {
     /// Its value at the point.
     pub value: u64,
     /// At most the degree of the numerator.
@@ -103,47 +103,47 @@ pub(crate) fn fraction(v: f64) -> Option<(u64, u64)> {
     None
 }
 
-impl Number {
+impl FieldElement {
     /// A number that is the same at every point.
-    fn fixed(value: u64) -> Number {
-        Number { value, top: 0, bottom: 0 }
+    fn fixed(value: u64) -> FieldElement {
+        FieldElement { value, top: 0, bottom: 0 }
     }
 
     /// An input or a hash: a variable.
-    pub(crate) fn variable(value: u64) -> Number {
-        Number { value, top: 1, bottom: 0 }
+    pub(crate) fn variable(value: u64) -> FieldElement {
+        FieldElement { value, top: 1, bottom: 0 }
     }
 
     /// The degree of the difference's numerator.
-    pub(crate) fn apart(&self, other: &Number) -> u64 {
+    pub(crate) fn apart(&self, other: &FieldElement) -> u64 {
         let left = self.top.saturating_add(other.bottom);
         left.max(other.top.saturating_add(self.bottom))
     }
 
-    fn negative(self) -> Number {
-        Number { value: sub(0, self.value), ..self }
+    fn negative(self) -> FieldElement {
+        FieldElement { value: sub(0, self.value), ..self }
     }
 
-    fn sum(self, other: Number, value: u64) -> Number {
+    fn sum(self, other: FieldElement, value: u64) -> FieldElement {
         let bottom = match (self.bottom, other.bottom) {
             (0, d) | (d, 0) => d,
             (a, b) => a.saturating_add(b),
         };
-        Number { value, top: self.apart(&other), bottom }
+        FieldElement { value, top: self.apart(&other), bottom }
     }
 
-    fn times(self, other: Number) -> Number {
-        Number {
+    fn times(self, other: FieldElement) -> FieldElement {
+        FieldElement {
             value: mul(self.value, other.value),
             top: self.top.saturating_add(other.top),
             bottom: self.bottom.saturating_add(other.bottom),
         }
     }
 
-    fn inverted(self) -> Result<Number, String> {
+    fn inverted(self) -> Result<FieldElement, String> {
         match self.value {
             0 => Err(POLE.into()),
-            v => Ok(Number { value: inverse(v), top: self.bottom, bottom: self.top }),
+            v => Ok(FieldElement { value: inverse(v), top: self.bottom, bottom: self.top }),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Field {
     }
 
     /// The hash of a function's name and arguments.
-    fn hash(&mut self, name: &str, args: &[Number]) -> Number {
+    fn hash(&mut self, name: &str, args: &[FieldElement]) -> FieldElement {
         let mut h = self.key;
         for b in name.bytes() {
             h = mix(h, u64::from(b));
@@ -168,48 +168,48 @@ impl Field {
             self.deepest = self.deepest.max(a.top.saturating_add(a.bottom));
         }
         self.hashed += 1;
-        Number::variable(mix(h, 0x5bd1) % P)
+        FieldElement::variable(mix(h, 0x5bd1) % P)
     }
 
-    fn even(&mut self, name: &str, a: Number) -> Number {
+    fn even(&mut self, name: &str, a: FieldElement) -> FieldElement {
         let a = if a.value > P / 2 { a.negative() } else { a };
         self.hash(name, &[a])
     }
 
-    fn odd(&mut self, name: &str, a: Number) -> Number {
+    fn odd(&mut self, name: &str, a: FieldElement) -> FieldElement {
         match a.value {
-            0 => Number::fixed(0),
+            0 => FieldElement::fixed(0),
             v if v > P / 2 => self.hash(name, &[a.negative()]).negative(),
             _ => self.hash(name, &[a]),
         }
     }
 
     /// `exp(-x)` is `1 / exp(x)`.
-    fn exp(&mut self, a: Number) -> Result<Number, String> {
+    fn exp(&mut self, a: FieldElement) -> Result<FieldElement, String> {
         match a.value {
-            0 => Ok(Number::fixed(1)),
+            0 => Ok(FieldElement::fixed(1)),
             v if v > P / 2 => self.hash("exp", &[a.negative()]).inverted(),
             _ => Ok(self.hash("exp", &[a])),
         }
     }
 
     /// 1 if the number is above zero, else 0.
-    fn positive(&mut self, a: Number) -> Number {
-        if a.value == 0 { Number::fixed(0) } else { self.hash("positive", &[a]) }
+    fn positive(&mut self, a: FieldElement) -> FieldElement {
+        if a.value == 0 { FieldElement::fixed(0) } else { self.hash("positive", &[a]) }
     }
 
-    fn difference(a: Number, b: Number) -> Number {
+    fn difference(a: FieldElement, b: FieldElement) -> FieldElement {
         a.sum(b, sub(a.value, b.value))
     }
 
-    fn complement(a: Number) -> Number {
-        Field::difference(Number::fixed(1), a)
+    fn complement(a: FieldElement) -> FieldElement {
+        Field::difference(FieldElement::fixed(1), a)
     }
 
     /// The largest of a set, whatever its order, nesting and repetitions.
-    fn largest(&mut self, a: Number, b: Number) -> Number {
+    fn largest(&mut self, a: FieldElement, b: FieldElement) -> FieldElement {
         let lowest = self.infinity().negative().value;
-        let of = |f: &Field, n: &Number| match f.leaves.get(&n.value) {
+        let of = |f: &Field, n: &FieldElement| match f.leaves.get(&n.value) {
             Some(set) => set.clone(),
             None if n.value == lowest => BTreeSet::new(),
             None => BTreeSet::from([n.value]),
@@ -224,19 +224,19 @@ impl Field {
             };
         }
         let degrees =
-            |value| Number { value, top: a.top.max(b.top), bottom: a.bottom.max(b.bottom) };
-        let args: Vec<Number> = set.iter().map(|v| degrees(*v)).collect();
+            |value| FieldElement { value, top: a.top.max(b.top), bottom: a.bottom.max(b.bottom) };
+        let args: Vec<FieldElement> = set.iter().map(|v| degrees(*v)).collect();
         let out = self.hash("max", &args);
         self.leaves.insert(out.value, set);
         out
     }
 
-    fn infinity(&mut self) -> Number {
-        self.hash("constant", &[Number::fixed(f64::INFINITY.to_bits() % P)])
+    fn infinity(&mut self) -> FieldElement {
+        self.hash("constant", &[FieldElement::fixed(f64::INFINITY.to_bits() % P)])
     }
 
-    fn power(&mut self, a: &Number, b: &Number) -> Result<Number, String> {
-        let of = |n: u64| Number {
+    fn power(&mut self, a: &FieldElement, b: &FieldElement) -> Result<FieldElement, String> {
+        let of = |n: u64| FieldElement {
             value: power(a.value, n),
             top: a.top.saturating_mul(n),
             bottom: a.bottom.saturating_mul(n),
@@ -251,26 +251,27 @@ impl Field {
 }
 
 impl Algebra for Field {
-    type Number = Number;
+    type Number = FieldElement;
 
-    fn constant(&mut self, v: f64) -> Number {
+    fn constant(&mut self, v: f64) -> FieldElement {
         let size = v.abs();
         let number = if size == size.trunc() && size < 9e15 {
-            Number::fixed(size as u64 % P)
+            FieldElement::fixed(size as u64 % P)
         } else if size == f64::INFINITY {
             self.infinity()
         } else if let Some((n, d)) = fraction(size).filter(|_| size.is_finite()) {
-            Number::fixed(mul(n % P, inverse(d % P)))
+            FieldElement::fixed(mul(n % P, inverse(d % P)))
         } else {
-            self.hash("constant", &[Number::fixed(size.to_bits() % P)])
+            self.hash("constant", &[FieldElement::fixed(size.to_bits() % P)])
         };
         if v < 0.0 { number.negative() } else { number }
     }
 
-    fn function(&mut self, f: Function, a: &Number) -> Result<Number, String> {
+    fn function(&mut self, f: Function, a: &FieldElement) -> Result<FieldElement, String> {
         let a = *a;
-        let twice = |field: &mut Field| field.exp(Number { value: add(a.value, a.value), ..a });
-        let one = Number::fixed(1);
+        let twice =
+            |field: &mut Field| field.exp(FieldElement { value: add(a.value, a.value), ..a });
+        let one = FieldElement::fixed(1);
         Ok(match f {
             Function::Recip => a.inverted()?,
             Function::Rsqrt => self.hash("sqrt", &[a]).inverted()?,
@@ -283,14 +284,14 @@ impl Algebra for Field {
             Function::Sinh | Function::Cosh => {
                 let e = self.exp(a)?;
                 let back = e.inverted()?;
-                let half = Number::fixed(inverse(2));
+                let half = FieldElement::fixed(inverse(2));
                 let both = match f {
                     Function::Sinh => Field::difference(e, back),
                     _ => e.sum(back, add(e.value, back.value)),
                 };
                 both.times(half)
             }
-            Function::Log if a.value == 1 => Number::fixed(0),
+            Function::Log if a.value == 1 => FieldElement::fixed(0),
             Function::Sqrt if a.value <= 1 => a,
             Function::Abs | Function::Cos => self.even(f.name(), a),
             Function::Sin
@@ -305,7 +306,12 @@ impl Algebra for Field {
         })
     }
 
-    fn operation(&mut self, op: RealOp, a: &Number, b: &Number) -> Result<Number, String> {
+    fn operation(
+        &mut self,
+        op: RealOp,
+        a: &FieldElement,
+        b: &FieldElement,
+    ) -> Result<FieldElement, String> {
         Ok(match op {
             RealOp::Add => a.sum(*b, add(a.value, b.value)),
             RealOp::Sub => Field::difference(*a, *b),
@@ -319,21 +325,21 @@ impl Algebra for Field {
         })
     }
 
-    fn comparison(&mut self, cmp: Cmp, a: &Number, b: &Number) -> Number {
+    fn comparison(&mut self, cmp: Cmp, a: &FieldElement, b: &FieldElement) -> FieldElement {
         let (above, below) = (Field::difference(*b, *a), Field::difference(*a, *b));
         match cmp {
             Cmp::Lt => self.positive(above),
             Cmp::Gt => self.positive(below),
             Cmp::Le => Field::complement(self.positive(below)),
             Cmp::Ge => Field::complement(self.positive(above)),
-            Cmp::Eq if above.value == 0 => Number::fixed(1),
-            Cmp::Ne if above.value == 0 => Number::fixed(0),
+            Cmp::Eq if above.value == 0 => FieldElement::fixed(1),
+            Cmp::Ne if above.value == 0 => FieldElement::fixed(0),
             Cmp::Eq => self.even("zero", above),
             Cmp::Ne => Field::complement(self.even("zero", above)),
         }
     }
 
-    fn conversion(&mut self, to: DType, a: &Number) -> Number {
+    fn conversion(&mut self, to: DType, a: &FieldElement) -> FieldElement {
         self.hash(&to.to_string(), &[*a])
     }
 }
@@ -364,8 +370,10 @@ mod tests {
     #[test]
     fn identities_of_real_functions_hold_for_hashes() {
         let mut f = Field::at(7);
-        let (x, y, z) = (Number::variable(11), Number::variable(99), Number::variable(P - 5));
-        let mut max = |a: &Number, b: &Number| f.operation(RealOp::Max, a, b).expect("a number");
+        let (x, y, z) =
+            (FieldElement::variable(11), FieldElement::variable(99), FieldElement::variable(P - 5));
+        let mut max =
+            |a: &FieldElement, b: &FieldElement| f.operation(RealOp::Max, a, b).expect("a number");
         let (left, right) = (max(&x, &y), max(&y, &z));
         let (left, right) = (max(&left, &z), max(&right, &x));
         assert_eq!(left.value, right.value);

@@ -1,11 +1,11 @@
 //! Checks that both sides have equal types under symbolic extents, which a search on dynamic shapes relies on.
 
-use crate::law::facts::Facts;
+use crate::law::facts::LawFacts;
 use crate::law::instance::build_symbolic;
 use crate::sample::draft::SampleDraft;
 
 /// A warning if both sides are typed symbolically, but not alike.
-pub(crate) fn check(facts: &Facts, draft: &SampleDraft) -> Option<String> {
+pub(crate) fn check(facts: &LawFacts, draft: &SampleDraft) -> Option<String> {
     if facts.each {
         return None;
     }

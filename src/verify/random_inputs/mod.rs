@@ -11,45 +11,9 @@ pub use relations::{Relations, Trial, related, relations};
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::Library;
-use mlc_fuzz::input_values::WORDS;
+use mlc_dsl::random::{NUMERALS, Random};
 use ranges::ranges;
 use std::collections::HashMap;
-
-/// A small, fixed generator (SplitMix64): the same seed gives the same inputs everywhere.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// A generator.
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in [0, 1).
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Standard normal (Box and Muller).
-    pub fn normal(&mut self) -> f64 {
-        let (u, v) = (self.unit().max(1e-300), self.unit());
-        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
-    }
-
-    /// Uniform among `0..n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        if n == 0 { 0 } else { self.bits() % n }
-    }
-}
 
 /// What the elements of inputs look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +143,7 @@ pub fn styled(
 ) -> Option<Vec<Tensor>> {
     let known = |e: &Extent| e.eval(&|s| symbols.get(s).copied());
     let ranges = ranges(program, library, &known);
-    let mut random = Random::new(if style == Style::Others { !seed } else { seed });
+    let mut random = Random::from_state(if style == Style::Others { !seed } else { seed });
     let mut out = Vec::new();
     for (i, (_, ty)) in program.inputs.iter().enumerate() {
         let shape: Option<Vec<usize>> =
@@ -211,7 +175,7 @@ fn tensor(
             Tensor::from_f64(d, shape, &values)
         }
         DType::Str => {
-            let chosen = (0..n).map(|_| WORDS[random.below(WORDS.len() as u64) as usize]);
+            let chosen = (0..n).map(|_| random.pick(NUMERALS));
             let texts = Tensor::from_strings(shape.clone(), chosen);
             texts.unwrap_or_else(|_| Tensor::from_i64(DType::Str, shape, &vec![0; n]))
         }
@@ -229,9 +193,9 @@ fn tensor(
             let count = high.abs_diff(low).saturating_add(1);
             let one = if style == Style::Ends { random.below(2) } else { 0 };
             let mut value = || match (style, d.is_int()) {
-                (Style::Ends, true) => [low, high][random.below(2) as usize],
+                (Style::Ends, true) => random.pick(&[low, high]),
                 (Style::Ends, false) => one as i64,
-                _ => low.wrapping_add(random.below(count) as i64),
+                _ => low.wrapping_add(random.below(count as usize) as i64),
             };
             let values: Vec<i64> = (0..n).map(|_| value()).collect();
             Tensor::from_i64(d, shape, &values)
@@ -242,7 +206,7 @@ fn tensor(
 /// An integer of any magnitude that its type holds.
 fn whole(dtype: DType, random: &mut Random) -> i64 {
     let (low, high) = dtype.int_range().unwrap_or((0, 1));
-    let bits = random.below(8 * dtype.size() as u64);
+    let bits = random.below(8 * dtype.size());
     let v = (random.bits() >> 1 >> (63 - bits)) as i128;
     let v = if low < 0 && random.below(2) == 0 { -v } else { v };
     v.clamp(low, high).clamp(i64::MIN.into(), i64::MAX.into()) as i64

@@ -1,6 +1,6 @@
 //! A counterexample as a model: both sides as the outputs of one definition, with its inputs.
 
-use crate::compare::{Broken, Sample};
+use crate::compare::{BrokenPromise, Sample};
 use mlc_backends::reference::Array;
 use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::Library;
@@ -21,14 +21,15 @@ pub(crate) fn case(
     library: &Library,
     law: &str,
     sample: &Sample,
-    broken: Broken,
+    broken: BrokenPromise,
 ) -> CounterexampleModel {
     let instance = &sample.instance;
     let program = match broken {
-        Broken::Truth | Broken::Fails => &instance.truth,
-        Broken::Types | Broken::Undefined | Broken::Bits | Broken::WorkingPrecision => {
-            &instance.program
-        }
+        BrokenPromise::Truth | BrokenPromise::Fails => &instance.truth,
+        BrokenPromise::Types
+        | BrokenPromise::Undefined
+        | BrokenPromise::Bits
+        | BrokenPromise::WorkingPrecision => &instance.program,
     };
     let mut inputs: Vec<(String, Tensor)> = Vec::new();
     for ((name, ty), t) in program.inputs.iter().zip(&sample.inputs) {

@@ -3,8 +3,8 @@
 pub(crate) mod counterexample_model;
 pub(crate) mod shrink;
 
-use super::compare::{Broken, Mismatch, Sample};
-use super::law::facts::Facts;
+use super::compare::{BrokenPromise, Mismatch, Sample};
+use super::law::facts::LawFacts;
 use super::{CounterexampleModel, Exactness, Outcome, Proposal, Verdict};
 use mlc_backends::reference::Array;
 use mlc_dsl::diagnostics::{Code, Diag, Severity, render};
@@ -92,7 +92,7 @@ fn per_member<T>(list: &[T], text: impl Fn(&T) -> String) -> String {
 }
 
 impl Counterexample {
-    pub(super) fn of(facts: &Facts, sample: &Sample, mismatch: &Mismatch) -> Counterexample {
+    pub(super) fn of(facts: &LawFacts, sample: &Sample, mismatch: &Mismatch) -> Counterexample {
         let draft = &sample.instance.draft;
         let program = &sample.instance.program;
         let axes = draft.axes.iter().map(|(n, v)| (n.to_string(), per_member(v, i64::to_string)));
@@ -102,21 +102,21 @@ impl Counterexample {
         let output =
             program.outputs.get(mismatch.output).map(|(n, _)| n.clone()).unwrap_or_default();
         let broken = match mismatch.broken {
-            Broken::Types => format!("the types differ: {}", mismatch.message),
-            Broken::Undefined => format!(
+            BrokenPromise::Types => format!("the types differ: {}", mismatch.message),
+            BrokenPromise::Undefined => format!(
                 "the law fires where these extents are open, but here the right side is not defined: {}",
                 mismatch.message
             ),
-            Broken::Fails => format!("the right side fails: {}", mismatch.message),
-            Broken::Truth => match mismatch.change() {
+            BrokenPromise::Fails => format!("the right side fails: {}", mismatch.message),
+            BrokenPromise::Truth => match mismatch.change() {
                 Some((l, r)) if l.is_finite() != r.is_finite() => {
                     format!("the sides differ in f64: {} became {}", number(l), number(r))
                 }
                 _ => "the sides differ in f64".to_string(),
             },
-            Broken::WorkingPrecision => mismatch.message.clone(),
-            Broken::Bits if !mismatch.message.is_empty() => mismatch.message.clone(),
-            Broken::Bits => {
+            BrokenPromise::WorkingPrecision => mismatch.message.clone(),
+            BrokenPromise::Bits if !mismatch.message.is_empty() => mismatch.message.clone(),
+            BrokenPromise::Bits => {
                 "the law is declared `exact`, but the bits differ where every operator \
                              is rounded to its type"
                     .to_string()
@@ -153,8 +153,8 @@ impl Counterexample {
             relative: values.map(|(l, r)| (l - r).abs() / l.abs().max(r.abs())),
             values: values.map(|(l, r)| (number(l), number(r))),
             holds_when: None,
-            in_f64: matches!(mismatch.broken, Broken::Truth | Broken::Fails),
-            numerical: mismatch.broken == Broken::WorkingPrecision,
+            in_f64: matches!(mismatch.broken, BrokenPromise::Truth | BrokenPromise::Fails),
+            numerical: mismatch.broken == BrokenPromise::WorkingPrecision,
             case: counterexample_model::case(
                 facts.library,
                 &facts.law.name,

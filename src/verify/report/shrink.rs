@@ -1,33 +1,33 @@
 //! Shrinks counterexamples: fewer elements, simpler attributes, simpler values.
 
-use crate::compare::{Broken, Mismatch, Sample, Trial, compare};
-use crate::law::facts::Facts;
+use crate::compare::{BrokenPromise, Mismatch, Sample, SampleOutcome, compare};
+use crate::law::facts::LawFacts;
 use crate::law::instance::{self, Instance, InstanceRefusal};
 use crate::sample::draft::SampleDraft;
 use crate::sample::fill;
-use crate::sample::values::Round;
+use crate::sample::values::ElementStyle;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Tensor};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 
 /// Samples compared while shrinking one counterexample.
 const BUDGET: usize = 500;
 
 struct Shrinker<'f, 'l> {
-    facts: &'f Facts<'l>,
+    facts: &'f LawFacts<'l>,
     rng: Random,
     left: usize,
-    broken: Broken,
+    broken: BrokenPromise,
 }
 
 /// The smallest counterexample found beside this one that breaks the same promise.
 pub(crate) fn shrink(
-    facts: &Facts,
+    facts: &LawFacts,
     sample: Sample,
     mismatch: Mismatch,
     rng: &mut Random,
 ) -> (Sample, Mismatch) {
-    if mismatch.broken == Broken::Undefined {
+    if mismatch.broken == BrokenPromise::Undefined {
         return (sample, mismatch);
     }
     let mut s = Shrinker { facts, rng: rng.fork(), left: BUDGET, broken: mismatch.broken };
@@ -39,7 +39,7 @@ pub(crate) fn shrink(
             None => break,
         }
     }
-    if !matches!(best.1.broken, Broken::Types | Broken::Undefined) {
+    if !matches!(best.1.broken, BrokenPromise::Types | BrokenPromise::Undefined) {
         s.plainer_values(&mut best);
     }
     best
@@ -50,7 +50,7 @@ impl Shrinker<'_, '_> {
     fn fails(&mut self, sample: &Sample) -> Option<Mismatch> {
         self.left = self.left.checked_sub(1)?;
         match compare(&self.facts.codes, self.facts.law.error, sample) {
-            Trial::Differ(m) if m.broken == self.broken => Some(*m),
+            SampleOutcome::Differ(m) if m.broken == self.broken => Some(*m),
             _ => None,
         }
     }
@@ -70,7 +70,7 @@ impl Shrinker<'_, '_> {
     fn fails_as(&mut self, draft: &SampleDraft, from: &Sample) -> Option<(Sample, Mismatch)> {
         let wanted = vec![true; self.facts.conjuncts.len()];
         let built = instance::build(self.facts, draft, &wanted, &mut self.rng);
-        if self.broken == Broken::Types {
+        if self.broken == BrokenPromise::Types {
             self.left = self.left.checked_sub(1)?;
             return match built {
                 Err(InstanceRefusal::Types(i, output)) => Some(type_mismatch(*i, output)),
@@ -80,7 +80,7 @@ impl Shrinker<'_, '_> {
         let instance = built.ok()?;
         let mut rounds = vec![from.round, from.round, from.round];
         if from.round.ordinary() {
-            rounds.extend([Round::Units, Round::Integers]);
+            rounds.extend([ElementStyle::Units, ElementStyle::Integers]);
         }
         for round in rounds {
             let mut rng = self.rng.fork();
@@ -155,13 +155,19 @@ pub(crate) fn type_mismatch(instance: Instance, output: usize) -> (Sample, Misma
         ty(output),
         ty(instance.outputs + output)
     );
-    let mismatch =
-        Mismatch { broken: Broken::Types, output, at: None, left: None, right: None, message };
-    (Sample { instance, inputs: vec![], round: Round::Normal }, mismatch)
+    let mismatch = Mismatch {
+        broken: BrokenPromise::Types,
+        output,
+        at: None,
+        left: None,
+        right: None,
+        message,
+    };
+    (Sample { instance, inputs: vec![], round: ElementStyle::Normal }, mismatch)
 }
 
 /// Drafts one step smaller or plainer.
-fn candidates(facts: &Facts, from: &SampleDraft) -> Vec<SampleDraft> {
+fn candidates(facts: &LawFacts, from: &SampleDraft) -> Vec<SampleDraft> {
     let mut out = Vec::new();
     let mut push = |change: &dyn Fn(&mut SampleDraft)| {
         let mut kept = from.clone();
@@ -213,7 +219,7 @@ fn smaller(v: i64) -> Vec<i64> {
 }
 
 /// The lowest value in the declared range of an attribute, 0 if there is none.
-fn least(facts: &Facts, name: &str) -> i64 {
+fn least(facts: &LawFacts, name: &str) -> i64 {
     let declared = facts.law.attrs.iter().find(|a| &*a.name == name);
     let low = declared.and_then(|a| a.ty.range.as_ref()).and_then(|(low, _)| low.as_ref());
     let low = low.and_then(|e| eval(e, &Env::default()).ok()).and_then(|a| a.as_i64());

@@ -1,18 +1,18 @@
 //! Chooses attributes of an application that fit its operator and its arguments.
 
-use super::draft::{End, ExtentStyle, Stray, any_dtype};
+use super::draft::{ExtentStyle, RangeEnd, RangePolicy, any_dtype};
 use crate::conditions::solve::solutions;
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
+use mlc_dsl::random::Random;
 use mlc_dsl::typing::infer::{TypeError, infer, unify};
-use mlc_fuzz::Random;
 use std::cell::Cell;
 
 /// An application whose attributes are partly open.
-pub(crate) struct Open<'a> {
+pub(crate) struct OpenApplication<'a> {
     pub call: &'a Callable,
     /// It is the one that repeats a tensor along new axes.
     pub broadcast: bool,
@@ -22,16 +22,10 @@ pub(crate) struct Open<'a> {
     pub given: Vec<Option<Attr>>,
     /// Per attribute: the law's declaration of the open variable.
     pub open: Vec<Option<AttrParam>>,
-    /// Words to choose from.
-    pub words: &'a [String],
-    /// Integers that the law names.
-    pub sizes: &'a [i64],
-    /// Whether attributes may leave their declared ranges.
-    pub stray: Stray,
+    /// What attributes are drawn from.
+    pub choices: AttrChoices<'a>,
     /// How extents are chosen.
     pub style: ExtentStyle,
-    /// Where integers in lists are drawn.
-    pub end: End,
     /// Of several choices that fit, the one that tells most is taken.
     pub telling: bool,
     /// The law's conditions, and whether each is to hold.
@@ -59,7 +53,7 @@ const RELAXED: usize = 6;
 
 /// Why a draw of attributes is refused.
 #[derive(PartialEq)]
-enum Refused {
+enum DrawRefusal {
     /// The application has no type.
     Untyped(Box<TypeError>),
     /// The law's condition of that number does not hold as wanted.
@@ -68,14 +62,14 @@ enum Refused {
 
 /// What the last draws were refused for, all alike.
 #[derive(Default)]
-struct Alike {
-    last: Option<Refused>,
+struct RepeatedRefusals {
+    last: Option<DrawRefusal>,
     draws: usize,
 }
 
-impl Alike {
+impl RepeatedRefusals {
     /// Counts a draw; how many it is alike with, itself included.
-    fn note(&mut self, refused: Refused) -> usize {
+    fn note(&mut self, refused: DrawRefusal) -> usize {
         let refused = Some(refused);
         self.draws = if refused == self.last { self.draws + 1 } else { 1 };
         self.last = refused;
@@ -83,7 +77,7 @@ impl Alike {
     }
 }
 
-impl Open<'_> {
+impl OpenApplication<'_> {
     /// Values of all attributes under which the application is well-typed; under which the law's
     /// conditions hold as wanted, if such are found. The error is a proposal that does not fit.
     pub(crate) fn choose(
@@ -93,7 +87,7 @@ impl Open<'_> {
         let types: Vec<&Type> = self.types.iter().collect();
         let (mut second, mut best, mut unfit) = (None, None, None);
         let mut left = if self.telling { CHOICES } else { 1 };
-        let mut alike = Alike::default();
+        let mut alike = RepeatedRefusals::default();
         for _ in 0..TRIES {
             self.draws.set(self.draws.get() + 1);
             let Some(mut attrs) = self.propose(rng) else { return Err(unfit) };
@@ -108,12 +102,12 @@ impl Open<'_> {
             let refused = match typed {
                 Err(e) => {
                     unfit = Some(attrs);
-                    Refused::Untyped(Box::new(e))
+                    DrawRefusal::Untyped(Box::new(e))
                 }
                 Ok(typed) => match self.broken(&attrs) {
                     Some(condition) => {
                         second.get_or_insert(attrs);
-                        Refused::Condition(condition)
+                        DrawRefusal::Condition(condition)
                     }
                     None => {
                         let tells = if self.telling { self.tells(&attrs, &typed.types) } else { 0 };
@@ -305,7 +299,7 @@ impl Open<'_> {
                 None => p.ty.clone(),
             };
             let count = self.types.first().and_then(|t| t.elements().as_const()).unwrap_or(1);
-            let a = value(&ty, &env, count, (self.words, self.sizes), (self.stray, self.end), rng)?;
+            let a = value(&ty, &env, count, &self.choices, rng)?;
             env.bind_attr(&p.name, a.clone());
             attrs[i] = Some(a);
         }
@@ -385,31 +379,44 @@ fn numbers(a: &Attr) -> Option<Vec<f64>> {
     list.or_else(|| a.as_f64().map(|v| vec![v]))
 }
 
+/// What attributes are drawn from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttrChoices<'a> {
+    /// Words to choose from.
+    pub words: &'a [String],
+    /// Integers that the law names.
+    pub sizes: &'a [i64],
+    /// Whether attributes may leave their declared ranges.
+    pub stray: RangePolicy,
+    /// Where integers in lists are drawn.
+    pub end: RangeEnd,
+}
+
 /// A value of a kind of attribute; `count` is the number of elements of a shape.
 pub(crate) fn value(
     ty: &AttrType,
     env: &Env,
     count: i64,
-    (words, sizes): (&[String], &[i64]),
-    (stray, end): (Stray, End),
+    choices: &AttrChoices<'_>,
     rng: &mut Random,
 ) -> Option<Attr> {
+    let AttrChoices { words, sizes, stray, end } = *choices;
     let real = ty.kind == AttrKind::Float;
-    let strays = matches!(stray, Stray::Any(_)) && rng.chance(if real { 0.8 } else { 0.5 });
+    let strays = matches!(stray, RangePolicy::Any(_)) && rng.chance(if real { 0.8 } else { 0.5 });
     let (low, high) = match ty.range.as_ref().filter(|_| !(strays && real)) {
         Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
         None => (None, None),
     };
-    let integer = |i: usize, free: (i64, i64), end: End, rng: &mut Random| {
+    let integer = |i: usize, free: (i64, i64), end: RangeEnd, rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
         match end {
-            End::Low if low <= high => return low,
-            End::High if low <= high && rng.chance(0.8) => return high,
-            End::Below if rng.chance(0.4) => return low - 1,
-            End::Named if !sizes.is_empty() && rng.chance(0.6) => {
+            RangeEnd::Low if low <= high => return low,
+            RangeEnd::High if low <= high && rng.chance(0.8) => return high,
+            RangeEnd::Below if rng.chance(0.4) => return low - 1,
+            RangeEnd::Named if !sizes.is_empty() && rng.chance(0.6) => {
                 return rng.pick(sizes) + rng.between(0, 1);
             }
-            End::Any | End::Low | End::High | End::Below | End::Named => {}
+            RangeEnd::Any | RangeEnd::Low | RangeEnd::High | RangeEnd::Below | RangeEnd::Named => {}
         }
         match strays && rng.chance(0.5) {
             true if !sizes.is_empty() && rng.chance(0.5) => rng.pick(sizes) + rng.between(-1, 1),
@@ -425,7 +432,7 @@ pub(crate) fn value(
     };
     let seg = ty.of.as_ref().and_then(|s| env.seg(s)).map(<[Extent]>::len);
     Some(match ty.kind {
-        AttrKind::Int => Attr::int(integer(0, (-2, 4), End::Any, rng)),
+        AttrKind::Int => Attr::int(integer(0, (-2, 4), RangeEnd::Any, rng)),
         AttrKind::Ints => {
             let n = seg.unwrap_or_else(|| rng.below(3));
             let free = if seg.is_some() { (0, 3) } else { (0, 2) };
@@ -475,8 +482,7 @@ pub(crate) fn value(
             let mut one = ty.clone();
             one.kind = AttrKind::Float;
             let n = seg.unwrap_or_else(|| rng.below(3));
-            let all = (0..n)
-                .map(|_| value(&one, env, count, (words, sizes), (stray, end), rng)?.as_f64());
+            let all = (0..n).map(|_| value(&one, env, count, choices, rng)?.as_f64());
             Attr::floats(all.collect::<Option<Vec<_>>>()?)
         }
         AttrKind::Bool => Attr::Bool(rng.chance(0.5)),

@@ -1,12 +1,12 @@
 //! Drafts of samples: element types, extents, ranks and attributes, chosen and repaired.
 
-use crate::law::facts::{Extended, Facts, LARGEST_SIZE, beyond};
+use crate::law::facts::{AxisOrSegment, LARGEST_SIZE, LawFacts, first_inexact_integer};
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{DTypePattern, Name};
+use mlc_dsl::random::Random;
 use mlc_dsl::typing::infer::resolve_dims;
-use mlc_fuzz::Random;
 
 /// A sample without its elements. Lists have one entry per member of the family.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub(crate) struct SampleDraft {
     /// Attributes chosen so far.
     pub attrs: Vec<(Name, Attr)>,
     /// Whether ranges and domains are kept.
-    pub stray: Stray,
+    pub stray: RangePolicy,
     /// How extents are chosen.
     pub style: ExtentStyle,
     /// Attributes are chosen to tell as much as they can.
     pub telling: bool,
     /// Where integers in lists are drawn.
-    pub end: End,
+    pub end: RangeEnd,
     /// Extents of axes and segments that symbols stand for.
     pub open: Vec<(Name, Vec<Extent>)>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct SampleDraft {
 /// Whether attributes keep their declared ranges and elements their domains. Both advise samples;
 /// conditions alone make truth, so a law must hold beyond them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stray {
+pub(crate) enum RangePolicy {
     /// They do.
     No,
     /// They do, but for one special value of an attribute, by its number.
@@ -47,7 +47,7 @@ pub(crate) enum Stray {
 
 /// At which end of their ranges integers in lists are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RangeEnd {
     /// Anywhere.
     Any,
     /// At the lower one.
@@ -97,9 +97,9 @@ const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::I8, DType::U3
 impl SampleDraft {
     /// Chooses everything but attributes.
     pub(crate) fn choose(
-        facts: &Facts,
+        facts: &LawFacts,
         style: ExtentStyle,
-        stray: Stray,
+        stray: RangePolicy,
         rng: &mut Random,
     ) -> SampleDraft {
         let members = if facts.each { 2 + rng.below(2) } else { 1 };
@@ -113,11 +113,11 @@ impl SampleDraft {
             style,
             telling: matches!(style, ExtentStyle::Roomy | ExtentStyle::Named) || rng.chance(0.4),
             end: match style {
-                ExtentStyle::Padded => End::High,
-                ExtentStyle::Beyond => End::Below,
-                ExtentStyle::Named => End::Named,
-                _ if rng.chance(0.15) => End::Low,
-                _ => End::Any,
+                ExtentStyle::Padded => RangeEnd::High,
+                ExtentStyle::Beyond => RangeEnd::Below,
+                ExtentStyle::Named => RangeEnd::Named,
+                _ if rng.chance(0.15) => RangeEnd::Low,
+                _ => RangeEnd::Any,
             },
             open: vec![],
         };
@@ -153,10 +153,10 @@ impl SampleDraft {
         if let ExtentStyle::Empty(slot) = style {
             d.empty(slot);
         }
-        if let Stray::Only(number) = stray {
+        if let RangePolicy::Only(number) = stray {
             d.attrs.extend(facts.specials.get(number).cloned());
         }
-        if let Stray::Any(turn) = stray {
+        if let RangePolicy::Any(turn) = stray {
             d.special_numbers(facts, turn, rng);
             if turn % 2 == 1 {
                 d.named_size(facts, rng);
@@ -167,7 +167,7 @@ impl SampleDraft {
 
     /// Numbers of the law that are no ordinary ones. One at a time, each in turn, for two blur each other;
     /// but beside a sum of nothing a number shows best if it is none.
-    fn special_numbers(&mut self, facts: &Facts, turn: usize, rng: &mut Random) {
+    fn special_numbers(&mut self, facts: &LawFacts, turn: usize, rng: &mut Random) {
         const SPECIAL: &[Option<f64>] = &[
             Some(f64::INFINITY),
             Some(f64::NAN),
@@ -193,14 +193,18 @@ impl SampleDraft {
     }
 
     /// An axis or an integer of the law becomes a number that the law names, or a neighbour.
-    fn named_size(&mut self, facts: &Facts, rng: &mut Random) {
+    fn named_size(&mut self, facts: &LawFacts, rng: &mut Random) {
         // Long axes have more elements than narrow integers can count.
-        let narrow = self.dtypes.iter().filter(|(_, d)| d.is_int()).filter_map(|(_, d)| beyond(*d));
+        let narrow = self
+            .dtypes
+            .iter()
+            .filter(|(_, d)| d.is_int())
+            .filter_map(|(_, d)| first_inexact_integer(*d));
         let mut sizes = facts.sizes.clone();
         sizes.extend(narrow.filter(|s| *s <= LARGEST_SIZE));
         let integers = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Int);
         let integers: Vec<&Name> = integers.map(|a| &a.name).collect();
-        let free = |(i, _): &(usize, &Extended)| facts.axes[*i].pinned.is_none();
+        let free = |(i, _): &(usize, &AxisOrSegment)| facts.axes[*i].pinned.is_none();
         let axes: Vec<usize> = facts.axes.iter().enumerate().filter(free).map(|(i, _)| i).collect();
         if axes.is_empty() && integers.is_empty() {
             return;
@@ -236,7 +240,7 @@ impl SampleDraft {
     }
 
     /// The environment of a member: everything chosen so far and the types of the variables.
-    pub(crate) fn env(&self, facts: &Facts, member: usize) -> Result<Env, String> {
+    pub(crate) fn env(&self, facts: &LawFacts, member: usize) -> Result<Env, String> {
         let mut env = Env::default();
         for (n, d) in &self.dtypes {
             env.bind_dtype(n, *d);
@@ -263,7 +267,7 @@ impl SampleDraft {
     }
 
     /// The environment with a symbol for every extent, or with those that stand for them.
-    pub(crate) fn symbolic_env(&self, facts: &Facts) -> Result<Env, String> {
+    pub(crate) fn symbolic_env(&self, facts: &LawFacts) -> Result<Env, String> {
         let mut env = Env::default();
         for (n, d) in &self.dtypes {
             env.bind_dtype(n, *d);
@@ -280,7 +284,7 @@ impl SampleDraft {
         self.finish_env(facts, env)
     }
 
-    fn finish_env(&self, facts: &Facts, mut env: Env) -> Result<Env, String> {
+    fn finish_env(&self, facts: &LawFacts, mut env: Env) -> Result<Env, String> {
         for (n, a) in &self.attrs {
             env.bind_attr(n, a.clone());
         }
@@ -291,7 +295,7 @@ impl SampleDraft {
         Ok(env)
     }
 
-    fn var_type(&self, facts: &Facts, var: usize, env: &Env) -> Result<Type, String> {
+    fn var_type(&self, facts: &LawFacts, var: usize, env: &Env) -> Result<Type, String> {
         let dtype = match &facts.law.vars[var].ty.dtype {
             DTypePattern::Fixed(d) => *d,
             DTypePattern::Var(n) => env.dtype(n).unwrap_or(DType::F32),
@@ -339,14 +343,14 @@ pub(crate) fn any_dtype(rng: &mut Random) -> DType {
 }
 
 /// Permutations of two axes commute: where a law has some, three axes are usual.
-fn pick_rank(facts: &Facts, rng: &mut Random) -> usize {
+fn pick_rank(facts: &LawFacts, rng: &mut Random) -> usize {
     if facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Perm) {
         return rng.pick(&[0, 1, 2, 2, 3, 3, 3, 4]);
     }
     rng.pick(&[0, 1, 1, 1, 2, 2, 2, 3])
 }
 
-fn pinned(a: &Extended, pool: &mut ExtentPool, rng: &mut Random) -> i64 {
+fn pinned(a: &AxisOrSegment, pool: &mut ExtentPool, rng: &mut Random) -> i64 {
     match a.pinned {
         Some((low, high)) => rng.between(low.max(0), high.max(0)),
         None => pool.next(rng),

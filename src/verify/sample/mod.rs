@@ -6,16 +6,16 @@ pub(crate) mod repair;
 pub(crate) mod special_values;
 pub(crate) mod values;
 
-use super::compare::{Sample, Trial, compare};
-use super::law::facts::{Conjunct, Facts};
+use super::compare::{Sample, SampleOutcome, compare};
+use super::law::facts::{Conjunct, LawFacts};
 use super::law::instance::{self, Instance, InstanceRefusal};
-use draft::{ExtentStyle, SampleDraft, Stray};
+use draft::{ExtentStyle, RangePolicy, SampleDraft};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Tensor, Type};
 use mlc_dsl::library::ErrorClass;
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::collections::BTreeMap;
-use values::{LONG, Named, Round, SATURATED, Shared};
+use values::{ElementDraw, ElementStyle, LONG, LawNumbers, SATURATED, SharedDraw};
 
 /// Drafts tried for one sample, and changes tried on one draft.
 const DRAFTS: usize = 60;
@@ -33,9 +33,9 @@ const ABSORBING: usize = 12;
 /// Drafts tried for a sample with a special value.
 const FEW: usize = 6;
 
-/// What drawing has met so far.
+/// Counts of what was met while drawing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct DrawTally {
     /// Why drafts failed on the left side, with how often.
     pub refused: BTreeMap<String, usize>,
     /// Why right sides failed, with how often.
@@ -44,54 +44,87 @@ pub(super) struct Tally {
     pub indices: bool,
 }
 
-impl Tally {
+impl DrawTally {
     /// True if a condition had no value in some draft.
     pub(super) fn undecided(&self) -> bool {
         self.refused.keys().any(|r| r.starts_with(instance::UNDECIDED))
     }
 }
 
-/// A draw.
-pub(super) enum Draw {
+/// An instance that was drawn.
+pub(super) enum DrawOutcome {
     /// Both sides stand.
     Instance(Box<Instance>),
     /// Both sides stand with different types.
     Types(Box<Instance>, usize),
 }
 
-/// What sample `i` looks like: extents, if special ones are asked for, whether ranges are left, and
-/// elements.
-pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Round) {
+/// How one sample is to be drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SamplePlan {
+    /// Extents, if special ones are asked for.
+    pub extents: Option<ExtentStyle>,
+    /// Whether declared ranges are left.
+    pub ranges: RangePolicy,
+    /// What elements look like.
+    pub elements: ElementStyle,
+}
+
+impl SamplePlan {
+    fn new(
+        extents: Option<ExtentStyle>,
+        ranges: RangePolicy,
+        elements: ElementStyle,
+    ) -> SamplePlan {
+        SamplePlan { extents, ranges, elements }
+    }
+}
+
+/// The plan of the `i`-th ordinary sample.
+pub(super) fn plan_sample(facts: &LawFacts, i: usize) -> SamplePlan {
     // One sample in four leaves the declared ranges and domains, in every round of elements.
     // Definitions hold by definition, wherever their operators have a value.
-    let stray =
-        |leaves: bool| if !facts.defined() && leaves { Stray::Any(i / 4) } else { Stray::No };
+    let stray = |leaves: bool| {
+        if !facts.defined() && leaves { RangePolicy::Any(i / 4) } else { RangePolicy::No }
+    };
     // One in six has no elements along one axis, each axis in turn: there sums are zero, whatever
     // stands beside them.
     let slots = slots(facts);
     let (empty, turn) = (i / 6, i % 6);
     if turn != 5 || slots == 0 {
-        let round = Round::of(i - empty);
+        let round = ElementStyle::of(i - empty);
         // The more elements, the more numbers meet.
-        let extents = (round == Round::Met).then_some(ExtentStyle::Roomy);
-        return (extents, stray((i + i / 12).is_multiple_of(4)), round);
+        let extents = (round == ElementStyle::Met).then_some(ExtentStyle::Roomy);
+        return SamplePlan::new(extents, stray((i + i / 12).is_multiple_of(4)), round);
     }
     let again = empty / slots;
-    (Some(ExtentStyle::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
+    SamplePlan::new(
+        Some(ExtentStyle::Empty(empty % slots)),
+        stray(again % 2 == 1),
+        ElementStyle::of_empty(again),
+    )
 }
 
 /// Samples that are taken of every law first, whatever the seed is: what has refuted laws before is not left to chance. Each special value of
 /// an attribute, beside windows in paddings and beside nothing; each axis empty, beside NaN and infinities; parts beyond their ranges.
-pub(super) fn directed_first(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
+pub(super) fn directed_first(facts: &LawFacts) -> Vec<SamplePlan> {
     let mut out = Vec::new();
     if facts.defined() {
         return out;
     }
     for k in 0..facts.specials.len() {
-        out.push((Some(ExtentStyle::Padded), Stray::Only(k), Round::Normal));
-        out.push((Some(ExtentStyle::Padded), Stray::Only(k), Round::Zeros));
-        out.push((None, Stray::Only(k), Round::Normal));
-        out.push((None, Stray::Only(k), Round::Met));
+        out.push(SamplePlan::new(
+            Some(ExtentStyle::Padded),
+            RangePolicy::Only(k),
+            ElementStyle::Normal,
+        ));
+        out.push(SamplePlan::new(
+            Some(ExtentStyle::Padded),
+            RangePolicy::Only(k),
+            ElementStyle::Zeros,
+        ));
+        out.push(SamplePlan::new(None, RangePolicy::Only(k), ElementStyle::Normal));
+        out.push(SamplePlan::new(None, RangePolicy::Only(k), ElementStyle::Met));
     }
     let missing = |(_, (_, a)): &(usize, &(_, mlc_dsl::ir::Attr))| {
         a.as_f64().is_some_and(|v| v.is_nan() || v == f64::INFINITY)
@@ -100,13 +133,18 @@ pub(super) fn directed_first(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, 
         facts.specials.iter().enumerate().filter(missing).map(|(k, _)| k).collect();
     for slot in 0..slots(facts) {
         let empty = Some(ExtentStyle::Empty(slot));
-        for round in [Round::Missing, Round::Endless] {
-            out.extend([(empty, Stray::No, round), (empty, Stray::No, round)]);
+        for round in [ElementStyle::Missing, ElementStyle::Endless] {
+            out.extend([SamplePlan::new(empty, RangePolicy::No, round); 2]);
         }
-        out.extend(missing.iter().map(|k| (empty, Stray::Only(*k), Round::Normal)));
+        out.extend(
+            missing
+                .iter()
+                .map(|k| SamplePlan::new(empty, RangePolicy::Only(*k), ElementStyle::Normal)),
+        );
     }
     if facts.parts {
-        let beyond = (Some(ExtentStyle::Beyond), Stray::No, Round::Normal);
+        let beyond =
+            SamplePlan::new(Some(ExtentStyle::Beyond), RangePolicy::No, ElementStyle::Normal);
         out.extend([beyond; 8]);
     }
     out
@@ -114,46 +152,53 @@ pub(super) fn directed_first(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, 
 
 /// Samples that are taken last: what others refute, too, they would refute with rarer numbers. Parts of the integers that the law names;
 /// numbers at which functions lose all digits of what they come near, and the largest and smallest; sums that depend on their order.
-pub(super) fn directed_last(facts: &Facts) -> Vec<(Option<ExtentStyle>, Stray, Round)> {
+pub(super) fn directed_last(facts: &LawFacts) -> Vec<SamplePlan> {
     let mut out = Vec::new();
     if facts.defined() {
         return out;
     }
     if facts.parts && !facts.sizes.is_empty() {
-        out.extend([(Some(ExtentStyle::Named), Stray::No, Round::Normal); NAMED]);
+        out.extend(
+            [SamplePlan::new(Some(ExtentStyle::Named), RangePolicy::No, ElementStyle::Normal);
+                NAMED],
+        );
     }
     if facts.applies() {
         out.extend(saturated());
     }
     // Windows over long axes cost much, and each sees few elements.
-    for round in [Round::Huge, Round::Zeros].into_iter().filter(|_| !facts.parts) {
-        out.extend([(Some(ExtentStyle::Long), Stray::No, round); ENDS]);
+    for round in [ElementStyle::Huge, ElementStyle::Zeros].into_iter().filter(|_| !facts.parts) {
+        out.extend([SamplePlan::new(Some(ExtentStyle::Long), RangePolicy::No, round); ENDS]);
     }
     if facts.law.error == ErrorClass::Exact && facts.sums() {
-        out.extend([(Some(ExtentStyle::Long), Stray::No, Round::Absorbing); ABSORBING]);
+        out.extend(
+            [SamplePlan::new(Some(ExtentStyle::Long), RangePolicy::No, ElementStyle::Absorbing);
+                ABSORBING],
+        );
     }
     out
 }
 
 /// Samples where functions saturate.
-pub(super) fn saturated() -> impl Iterator<Item = (Option<ExtentStyle>, Stray, Round)> {
-    (0..2 * SATURATED).map(|turn| (None, Stray::No, Round::Saturated(turn)))
+pub(super) fn saturated() -> impl Iterator<Item = SamplePlan> {
+    (0..2 * SATURATED)
+        .map(|turn| SamplePlan::new(None, RangePolicy::No, ElementStyle::Saturated(turn)))
 }
 
 /// What can be empty: every axis, every segment, and the shapes among the attributes.
-fn slots(facts: &Facts) -> usize {
+fn slots(facts: &LawFacts) -> usize {
     let shapes = facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Shape);
     facts.axes.len() + facts.segs.len() + usize::from(shapes)
 }
 
 /// Extents of the `k`-th try to break a condition: every third lacks the elements along one axis.
-pub(super) fn emptied(facts: &Facts, k: usize) -> Option<ExtentStyle> {
+pub(super) fn emptied(facts: &LawFacts, k: usize) -> Option<ExtentStyle> {
     let slots = slots(facts);
     (k % 3 == 2 && slots > 0).then(|| ExtentStyle::Empty(k / 3 % slots))
 }
 
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
-fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> ExtentStyle {
+fn style(facts: &LawFacts, breaking: bool, rng: &mut Random) -> ExtentStyle {
     if breaking && rng.chance(0.3) {
         return ExtentStyle::Zeros;
     }
@@ -174,33 +219,36 @@ fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> ExtentStyle {
 
 /// Draws an instance in which each conjunct holds as wanted, its extents as asked if there is one.
 pub(super) fn draw(
-    facts: &Facts,
+    facts: &LawFacts,
     wanted: &[bool],
-    (first, stray): (Option<ExtentStyle>, Stray),
-    tally: &mut Tally,
+    extents: Option<ExtentStyle>,
+    ranges: RangePolicy,
+    tally: &mut DrawTally,
     rng: &mut Random,
-) -> Option<Draw> {
+) -> Option<DrawOutcome> {
     let breaking = wanted.contains(&false);
     // Of special values many fit no condition.
-    let drafts = if matches!(stray, Stray::Only(_)) { FEW } else { DRAFTS };
+    let drafts = if matches!(ranges, RangePolicy::Only(_)) { FEW } else { DRAFTS };
     for i in 0..drafts {
         // What leaves its range may leave no instance, nor may what is asked for.
-        let stray = match stray {
+        let ranges = match ranges {
             // A special number that the conditions exclude gives its turn to another.
-            Stray::Any(turn) if i < DRAFTS / 2 => Stray::Any(turn + i),
-            Stray::Only(k) => Stray::Only(k),
-            Stray::Any(_) | Stray::No => Stray::No,
+            RangePolicy::Any(turn) if i < DRAFTS / 2 => RangePolicy::Any(turn + i),
+            RangePolicy::Only(k) => RangePolicy::Only(k),
+            RangePolicy::Any(_) | RangePolicy::No => RangePolicy::No,
         };
-        let style = match first {
+        let style = match extents {
             Some(s) if i < DRAFTS / 3 => s,
             _ => style(facts, breaking, rng),
         };
-        let mut draft = SampleDraft::choose(facts, style, stray, rng);
+        let mut draft = SampleDraft::choose(facts, style, ranges, rng);
         let mut refused = false;
         for _ in 0..CHANGES {
             let (reason, fixes, attrs) = match instance::build(facts, &draft, wanted, rng) {
-                Ok(i) => return Some(Draw::Instance(Box::new(i))),
-                Err(InstanceRefusal::Types(i, output)) => return Some(Draw::Types(i, output)),
+                Ok(i) => return Some(DrawOutcome::Instance(Box::new(i))),
+                Err(InstanceRefusal::Types(i, output)) => {
+                    return Some(DrawOutcome::Types(i, output));
+                }
                 // Where the law is not applied nothing is learned: what its right side lacks is mended, too.
                 Err(InstanceRefusal::Right(reason, fixes, attrs, _)) => {
                     if !refused {
@@ -232,15 +280,15 @@ pub(super) fn draw(
 
 /// Elements for an instance.
 pub(super) fn fill(
-    facts: &Facts,
+    facts: &LawFacts,
     instance: Instance,
-    round: Round,
+    round: ElementStyle,
     broken: Option<usize>,
     index: Option<i64>,
     rng: &mut Random,
 ) -> Sample {
     let rules = facts.element_rules(broken, &instance.draft);
-    let shared = Shared::draw(rng);
+    let shared = SharedDraw::draw(rng);
     let numbers = facts.numbers_of(&instance.draft.attrs);
     let inputs = instance
         .program
@@ -249,16 +297,17 @@ pub(super) fn fill(
         .zip(&instance.vars)
         .enumerate()
         .map(|(place, ((_, ty), &var))| {
-            let named = Named { numbers: &numbers, place };
             let shape = ty.known_shape().unwrap_or_default();
             // A predicate is broken by its own variable: the others must not blur what follows.
             let round = match broken.map(|i| &facts.conjuncts[i]) {
                 Some(Conjunct::Element(own, _)) if *own != var && !round.ordinary() => {
-                    rng.pick(&[Round::Normal, Round::Units])
+                    rng.pick(&[ElementStyle::Normal, ElementStyle::Units])
                 }
                 _ => round,
             };
-            values::tensor(ty.dtype, &shape, (round, shared, named), &rules[var], index, rng)
+            let named = LawNumbers { numbers: &numbers, place };
+            let draw = ElementDraw { style: round, shared, named };
+            values::tensor(ty.dtype, &shape, &draw, &rules[var], index, rng)
         })
         .collect::<Vec<Tensor>>();
     Sample { instance, inputs, round }
@@ -266,13 +315,13 @@ pub(super) fn fill(
 
 /// Fills an instance and compares its sides; where integers turn out to be indices they are drawn anew.
 pub(super) fn trial(
-    facts: &Facts,
+    facts: &LawFacts,
     instance: Instance,
-    round: Round,
+    round: ElementStyle,
     broken: Option<usize>,
-    tally: &mut Tally,
+    tally: &mut DrawTally,
     rng: &mut Random,
-) -> (Sample, Trial) {
+) -> (Sample, SampleOutcome) {
     let mut extents: Vec<i64> = instance
         .program
         .inputs
@@ -297,12 +346,12 @@ pub(super) fn trial(
         !ty.elements().is(0) && !rules[*var].admits_some(ty.dtype)
     };
     if inputs.into_iter().any(none) {
-        return (fill(facts, instance, round, broken, index, rng), Trial::Void);
+        return (fill(facts, instance, round, broken, index, rng), SampleOutcome::Void);
     }
     loop {
         let sample = fill(facts, instance.clone(), round, broken, index, rng);
         let trial = compare(&facts.codes, facts.law.error, &sample);
-        let Trial::Void = trial else { return (sample, trial) };
+        let SampleOutcome::Void = trial else { return (sample, trial) };
         index = next.next();
         if index.is_none() {
             return (sample, trial);

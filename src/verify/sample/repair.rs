@@ -2,18 +2,18 @@
 
 use super::draft::SampleDraft;
 use crate::conditions::solve::{common_divisor, solutions};
-use crate::law::facts::{Facts, single_name};
+use crate::law::facts::{LawFacts, single_name};
 use mlc_dsl::eval::functions::Function;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, BinaryOp, Elem, Expr, ExprKind};
 use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{Dim, Name};
-use mlc_fuzz::Random;
+use mlc_dsl::random::Random;
 use std::cell::Cell;
 
 /// One change that may make a draft fit.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fix {
+pub(crate) enum Repair {
     /// An axis gets this extent.
     Axis(Name, i64),
     /// A segment gets these extents.
@@ -30,19 +30,19 @@ pub(crate) enum Fix {
 
 impl SampleDraft {
     /// Takes over attributes, but for positions of axes, which follow from the types.
-    pub(crate) fn keep(&mut self, facts: &Facts, attrs: Vec<(Name, Attr)>) {
+    pub(crate) fn keep(&mut self, facts: &LawFacts, attrs: Vec<(Name, Attr)>) {
         let kind = |name: &Name| facts.law.attrs.iter().find(|a| a.name == *name);
         let moves = |name: &Name| kind(name).is_some_and(|a| a.ty.kind == AttrKind::Axis);
         self.attrs = attrs.into_iter().filter(|(name, _)| !moves(name)).collect();
     }
 
     /// Changes the draft; false if that changes nothing or is impossible.
-    pub(crate) fn apply(&mut self, fix: &Fix, rng: &mut Random) -> bool {
+    pub(crate) fn apply(&mut self, fix: &Repair, rng: &mut Random) -> bool {
         const CAP: i64 = 64;
         let find_axis = |d: &mut SampleDraft, n: &Name| d.axes.iter().position(|(a, _)| a == n);
         let find_seg = |d: &mut SampleDraft, n: &Name| d.segs.iter().position(|(a, _)| a == n);
         match fix {
-            Fix::Axis(n, v) if (0..=CAP).contains(v) => match find_axis(self, n) {
+            Repair::Axis(n, v) if (0..=CAP).contains(v) => match find_axis(self, n) {
                 Some(i) => {
                     let changed = self.axes[i].1.iter().any(|old| old != v);
                     self.axes[i].1.iter_mut().for_each(|old| *old = *v);
@@ -50,7 +50,7 @@ impl SampleDraft {
                 }
                 None => false,
             },
-            Fix::Multiple(n, k) if *k > 1 && *k <= CAP => match find_axis(self, n) {
+            Repair::Multiple(n, k) if *k > 1 && *k <= CAP => match find_axis(self, n) {
                 Some(i) => {
                     // What it is a multiple of already may be needed, too.
                     let common = rng.chance(0.5);
@@ -62,7 +62,8 @@ impl SampleDraft {
                 }
                 None => false,
             },
-            Fix::Seg(n, v) if v.iter().all(|e| (0..=CAP).contains(e)) => match find_seg(self, n) {
+            Repair::Seg(n, v) if v.iter().all(|e| (0..=CAP).contains(e)) => match find_seg(self, n)
+            {
                 Some(i) => {
                     let changed = self.segs[i].1.iter().any(|old| old != v);
                     self.segs[i].1.iter_mut().for_each(|old| old.clone_from(v));
@@ -70,7 +71,7 @@ impl SampleDraft {
                 }
                 None => false,
             },
-            Fix::Rank(n, rank) if *rank <= 5 => match find_seg(self, n) {
+            Repair::Rank(n, rank) if *rank <= 5 => match find_seg(self, n) {
                 Some(i) => {
                     let changed = self.segs[i].1.iter().any(|old| old.len() != *rank);
                     for list in &mut self.segs[i].1 {
@@ -83,7 +84,7 @@ impl SampleDraft {
                 }
                 None => false,
             },
-            Fix::Elements(n, count) if (0..=4096).contains(count) => match find_seg(self, n) {
+            Repair::Elements(n, count) if (0..=4096).contains(count) => match find_seg(self, n) {
                 Some(i) => {
                     let shape = rng.shape(*count);
                     self.segs[i].1.iter_mut().for_each(|old| old.clone_from(&shape));
@@ -91,7 +92,7 @@ impl SampleDraft {
                 }
                 None => false,
             },
-            Fix::Attr(n, a) => match self.attrs.iter_mut().find(|(b, _)| b == n) {
+            Repair::Attr(n, a) => match self.attrs.iter_mut().find(|(b, _)| b == n) {
                 Some((_, old)) if old == a => false,
                 Some((_, old)) => {
                     *old = a.clone();
@@ -102,11 +103,11 @@ impl SampleDraft {
                     true
                 }
             },
-            Fix::Axis(..)
-            | Fix::Multiple(..)
-            | Fix::Seg(..)
-            | Fix::Rank(..)
-            | Fix::Elements(..) => false,
+            Repair::Axis(..)
+            | Repair::Multiple(..)
+            | Repair::Seg(..)
+            | Repair::Rank(..)
+            | Repair::Elements(..) => false,
         }
     }
 }
@@ -116,17 +117,17 @@ fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
 }
 
 /// What the names of a condition stand for among a law's names.
-pub(crate) trait Names {
+pub(crate) trait NameMap {
     /// The law's axis behind a name.
     fn axis(&self, name: &str) -> Option<Name>;
     /// The law's segment behind a name.
     fn seg(&self, name: &str) -> Option<Name>;
     /// Changes to the law's names that give a name this value.
-    fn set(&self, name: &str, v: &Attr) -> Vec<Fix>;
+    fn set(&self, name: &str, v: &Attr) -> Vec<Repair>;
 }
 
 /// Changes that may make a condition hold that does not.
-pub(crate) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
+pub(crate) fn fixes(e: &Expr, env: &Env, names: &dyn NameMap) -> Vec<Repair> {
     let mut out = Vec::new();
     match &e.kind {
         ExprKind::Binary(BinaryOp::And | BinaryOp::Or, a, b) => {
@@ -157,7 +158,7 @@ fn moved(e: &Expr, op: BinaryOp) -> Expr {
 }
 
 /// Changes that may make a comparison fail that holds: both sides become equal, or neighbours.
-pub(crate) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
+pub(crate) fn breaks(e: &Expr, env: &Env, names: &dyn NameMap) -> Vec<Repair> {
     let mut out = Vec::new();
     match &e.kind {
         ExprKind::Binary(BinaryOp::Gt | BinaryOp::Lt | BinaryOp::Ne, a, b) => {
@@ -173,7 +174,7 @@ pub(crate) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
 }
 
 /// Ways to give `target` the value of `other`.
-fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut Vec<Fix>) {
+fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn NameMap, out: &mut Vec<Repair>) {
     let Ok(value) = eval(other, env) else { return };
     if let ExprKind::Call(f, args) = &target.kind
         && let [arg] = args.as_slice()
@@ -183,11 +184,11 @@ fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut V
         match f {
             Function::Rank | Function::Length => {
                 if let (Some(s), Ok(v)) = (names.seg(n), usize::try_from(v)) {
-                    out.push(Fix::Rank(s, v));
+                    out.push(Repair::Rank(s, v));
                     return;
                 }
             }
-            Function::Product => out.extend(names.seg(n).map(|s| Fix::Elements(s, v))),
+            Function::Product => out.extend(names.seg(n).map(|s| Repair::Elements(s, v))),
             _ => {}
         }
     }
@@ -196,7 +197,7 @@ fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut V
         && let Some(axis) = single_name(n).and_then(|n| names.axis(n))
         && let Some(k) = eval(k, env).ok().and_then(|k| k.as_i64())
     {
-        out.push(Fix::Multiple(axis, k));
+        out.push(Repair::Multiple(axis, k));
     }
     for (name, v) in solutions(target, &value, env) {
         out.extend(names.set(&name, &v));
@@ -204,9 +205,9 @@ fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut V
 }
 
 /// A law's own names.
-pub(crate) struct OwnNames<'a, 'l>(pub &'a Facts<'l>);
+pub(crate) struct OwnNames<'a, 'l>(pub &'a LawFacts<'l>);
 
-impl Names for OwnNames<'_, '_> {
+impl NameMap for OwnNames<'_, '_> {
     fn axis(&self, name: &str) -> Option<Name> {
         self.0.axes.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
     }
@@ -215,11 +216,11 @@ impl Names for OwnNames<'_, '_> {
         self.0.segs.iter().find(|s| &*s.name == name).map(|s| s.name.clone())
     }
 
-    fn set(&self, name: &str, v: &Attr) -> Vec<Fix> {
+    fn set(&self, name: &str, v: &Attr) -> Vec<Repair> {
         let attr = self.0.law.attrs.iter().find(|a| &*a.name == name).map(|a| a.name.clone());
-        let axis = self.axis(name).zip(v.as_i64()).map(|(n, v)| Fix::Axis(n, v));
-        let seg = self.seg(name).zip(v.as_i64s()).map(|(n, v)| Fix::Seg(n, v));
-        let attr = attr.map(|n| Fix::Attr(n, v.clone()));
+        let axis = self.axis(name).zip(v.as_i64()).map(|(n, v)| Repair::Axis(n, v));
+        let seg = self.seg(name).zip(v.as_i64s()).map(|(n, v)| Repair::Seg(n, v));
+        let attr = attr.map(|n| Repair::Attr(n, v.clone()));
         axis.into_iter().chain(seg).chain(attr).collect()
     }
 }
@@ -300,7 +301,7 @@ impl CalleeNames<'_, '_> {
     }
 
     /// Changes that give the arguments of one axis or segment one value, and arguments their ranks.
-    pub(crate) fn unequal(&self) -> Vec<Fix> {
+    pub(crate) fn unequal(&self) -> Vec<Repair> {
         let mut out = Vec::new();
         for (rank, e) in &self.ranks {
             let Some(mut new) = eval(e, self.env).ok().and_then(|v| v.as_i64s()) else { continue };
@@ -347,7 +348,7 @@ impl CalleeNames<'_, '_> {
         }
     }
 
-    fn solved(&self, e: &Expr, v: &Attr) -> Vec<Fix> {
+    fn solved(&self, e: &Expr, v: &Attr) -> Vec<Repair> {
         let found = solutions(e, v, self.env);
         found.iter().flat_map(|(n, v)| self.own.set(n, v)).collect()
     }
@@ -357,7 +358,7 @@ impl CalleeNames<'_, '_> {
     }
 }
 
-impl Names for CalleeNames<'_, '_> {
+impl NameMap for CalleeNames<'_, '_> {
     fn axis(&self, name: &str) -> Option<Name> {
         self.single(name).find_map(|own| self.own.axis(own))
     }
@@ -366,7 +367,7 @@ impl Names for CalleeNames<'_, '_> {
         self.single(name).find_map(|own| self.own.seg(own))
     }
 
-    fn set(&self, name: &str, v: &Attr) -> Vec<Fix> {
+    fn set(&self, name: &str, v: &Attr) -> Vec<Repair> {
         let given = self.given.iter().filter(|(n, _)| &**n == name);
         given.flat_map(|(_, e)| self.solved(e, v)).collect()
     }

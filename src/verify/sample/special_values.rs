@@ -7,7 +7,7 @@ use mlc_dsl::library::{Law, Name};
 
 /// Numbers and integers of a law that are no ordinary ones, those beyond its ranges among them: a range advises samples, but a
 /// model may have any number.
-pub(crate) fn of(law: &Law) -> Vec<(Name, Attr)> {
+pub(crate) fn special_values(law: &Law) -> Vec<(Name, Attr)> {
     let mut out = Vec::new();
     let bound = |e: Option<&Expr>| eval(e?, &Env::default()).ok().and_then(|a| a.as_i64());
     for p in &law.attrs {

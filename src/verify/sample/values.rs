@@ -3,15 +3,14 @@
 use crate::compare::running_error::limits;
 use crate::law::facts::ElementRule;
 use mlc_dsl::ir::{DType, Tensor, strings};
-use mlc_fuzz::Random;
-use mlc_fuzz::input_values::WORDS;
+use mlc_dsl::random::{NUMERALS, Random};
 
 /// From this extent on an axis is longer than the narrowest integers count.
 pub(crate) const LONG: i64 = 100;
 
 /// What the elements of a sample look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Round {
+pub(crate) enum ElementStyle {
     /// Small integers, zero among them.
     Integers,
     /// Normally distributed.
@@ -56,7 +55,7 @@ pub(crate) const SATURATED: u8 = 6;
 
 /// What the tensors of one sample share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedDraw {
     /// Where they lie: a binary exponent, or a share of the type's exponents.
     offset: f64,
     whole: bool,
@@ -68,113 +67,136 @@ pub(crate) struct Shared {
     turn: usize,
 }
 
-/// What a tensor has in rounds where numbers meet.
+/// What a tensor has in samples where numbers meet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named<'a> {
+pub(crate) struct LawNumbers<'a> {
     /// The numbers that the law names, and those of its attributes.
     pub numbers: &'a [f64],
     /// The place of the tensor among the law's.
     pub place: usize,
 }
 
-impl Shared {
-    /// For one sample.
-    pub(crate) fn draw(rng: &mut Random) -> Shared {
+/// How the elements of one tensor are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ElementDraw<'a> {
+    /// What they look like.
+    pub style: ElementStyle,
+    /// What they share with the sample's other tensors.
+    pub shared: SharedDraw,
+    /// The numbers that the law names.
+    pub named: LawNumbers<'a>,
+}
+
+impl SharedDraw {
+    /// Draws what the tensors of one sample share.
+    pub(crate) fn draw(rng: &mut Random) -> SharedDraw {
         let whole = rng.chance(0.5);
         let offset = rng.unit() * if whole { 0.7 } else { 12.0 };
         let spread = 0.3 + 0.4 * rng.unit();
-        Shared { offset, whole, spread, signed: rng.chance(0.5), turn: rng.below(1 << 20) }
+        SharedDraw { offset, whole, spread, signed: rng.chance(0.5), turn: rng.below(1 << 20) }
     }
 }
 
-impl Round {
+impl ElementStyle {
     /// After so many samples the rounds begin again.
     pub(crate) const COUNT: usize = 22;
 
     /// The round of sample `i`.
-    pub(crate) fn of(i: usize) -> Round {
-        const ORDER: [Round; Round::COUNT] = [
-            Round::Normal,
-            Round::Integers,
-            Round::Scaled,
-            Round::Nan,
-            Round::Scaled,
-            Round::Wide,
-            Round::Zeros,
-            Round::Offset,
-            Round::Normal,
-            Round::Powers,
-            Round::Scaled,
-            Round::Infinite,
-            Round::Units,
-            Round::Scaled,
-            Round::Huge,
-            Round::Offset,
-            Round::Masked,
-            Round::Scattered,
-            Round::Offset,
-            Round::Wide,
-            Round::Met,
-            Round::Met,
+    pub(crate) fn of(i: usize) -> ElementStyle {
+        const ORDER: [ElementStyle; ElementStyle::COUNT] = [
+            ElementStyle::Normal,
+            ElementStyle::Integers,
+            ElementStyle::Scaled,
+            ElementStyle::Nan,
+            ElementStyle::Scaled,
+            ElementStyle::Wide,
+            ElementStyle::Zeros,
+            ElementStyle::Offset,
+            ElementStyle::Normal,
+            ElementStyle::Powers,
+            ElementStyle::Scaled,
+            ElementStyle::Infinite,
+            ElementStyle::Units,
+            ElementStyle::Scaled,
+            ElementStyle::Huge,
+            ElementStyle::Offset,
+            ElementStyle::Masked,
+            ElementStyle::Scattered,
+            ElementStyle::Offset,
+            ElementStyle::Wide,
+            ElementStyle::Met,
+            ElementStyle::Met,
         ];
         ORDER[i % ORDER.len()]
     }
 
     /// The round of the `i`-th sample without elements along an axis.
-    pub(crate) fn of_empty(i: usize) -> Round {
-        [Round::Missing, Round::Endless, Round::Missing, Round::Normal][i % 4]
+    pub(crate) fn of_empty(i: usize) -> ElementStyle {
+        [ElementStyle::Missing, ElementStyle::Endless, ElementStyle::Missing, ElementStyle::Normal]
+            [i % 4]
     }
 
     /// The same among rounds that are not finite.
-    pub(crate) fn unbounded(i: usize) -> Round {
-        [Round::Nan, Round::Masked, Round::Infinite][i % 3]
+    pub(crate) fn unbounded(i: usize) -> ElementStyle {
+        [ElementStyle::Nan, ElementStyle::Masked, ElementStyle::Infinite][i % 3]
     }
 
     /// True if all floats are finite and of moderate size.
     pub(crate) fn ordinary(self) -> bool {
         match self {
-            Round::Nan | Round::Infinite | Round::Masked => false,
-            Round::Missing | Round::Endless | Round::Met => false,
-            Round::Zeros | Round::Huge => false,
-            Round::Scaled | Round::Scattered | Round::Offset => false,
-            Round::Saturated(_) | Round::Absorbing => false,
-            Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
+            ElementStyle::Nan | ElementStyle::Infinite | ElementStyle::Masked => false,
+            ElementStyle::Missing | ElementStyle::Endless | ElementStyle::Met => false,
+            ElementStyle::Zeros | ElementStyle::Huge => false,
+            ElementStyle::Scaled | ElementStyle::Scattered | ElementStyle::Offset => false,
+            ElementStyle::Saturated(_) | ElementStyle::Absorbing => false,
+            ElementStyle::Integers
+            | ElementStyle::Normal
+            | ElementStyle::Wide
+            | ElementStyle::Powers
+            | ElementStyle::Units => true,
         }
     }
 }
 
-/// A tensor of a round. Integers stay in `-index..index` if an index is expected.
+/// A tensor in a style. Integers stay in `-index..index` if an index is expected.
 pub(crate) fn tensor(
     dtype: DType,
     shape: &[usize],
-    (round, shared, named): (Round, Shared, Named<'_>),
+    draw: &ElementDraw<'_>,
     rule: &ElementRule,
     index: Option<i64>,
     rng: &mut Random,
 ) -> Tensor {
+    let ElementDraw { style: round, shared, named } = *draw;
     let n: usize = shape.iter().product();
     let counts = dtype.is_float() || (dtype.is_int() && index.is_none());
-    if round == Round::Met && counts {
-        return met(dtype, shape, (shared, named), rule, rng);
+    if round == ElementStyle::Met && counts {
+        return met(dtype, shape, draw, rule, rng);
     }
-    if dtype.is_float() && round == Round::Absorbing && !rule.uniform {
+    if dtype.is_float() && round == ElementStyle::Absorbing && !rule.uniform {
         let values = absorbing(dtype, n, rng).into_iter();
         let values: Vec<f64> = values.map(|v| fit_float(dtype, v, rule, rng)).collect();
         return Tensor::from_f64(dtype, shape.to_vec(), &values);
     }
     if dtype.is_float() {
         let (center, spread) = match round {
-            Round::Saturated(turn) if named.place == 0 => (saturation(dtype, turn, rng), 1.0),
+            ElementStyle::Saturated(turn) if named.place == 0 => {
+                (saturation(dtype, turn, rng), 1.0)
+            }
             _ => place(dtype, round, shared, rng),
         };
         let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
         let one = |rng: &mut Random| {
             let v = match round {
-                Round::Scaled if shared.signed => sign * spread * rng.normal().abs().min(2.0),
-                Round::Scaled | Round::Offset | Round::Saturated(_) => {
+                ElementStyle::Scaled if shared.signed => {
+                    sign * spread * rng.normal().abs().min(2.0)
+                }
+                ElementStyle::Scaled | ElementStyle::Offset | ElementStyle::Saturated(_) => {
                     center + spread * rng.normal().clamp(-2.0, 2.0)
                 }
-                Round::Scattered => scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit()),
+                ElementStyle::Scattered => {
+                    scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit())
+                }
                 _ => float(dtype, round, rng),
             };
             fit_float(dtype, v, rule, rng)
@@ -191,14 +213,15 @@ pub(crate) fn tensor(
     Tensor::from_i64(dtype, shape.to_vec(), &values)
 }
 
-/// A tensor in a round where numbers meet: its elements count the choices, those of each further tensor more slowly.
+/// A tensor of a sample where numbers meet: its elements count the choices, those of each further tensor more slowly.
 fn met(
     dtype: DType,
     shape: &[usize],
-    (shared, named): (Shared, Named<'_>),
+    draw: &ElementDraw<'_>,
     rule: &ElementRule,
     rng: &mut Random,
 ) -> Tensor {
+    let ElementDraw { shared, named, .. } = draw;
     let n: usize = shape.iter().product();
     let choices = choices(dtype, named.numbers, rng);
     let period = choices.len().saturating_pow(named.place as u32);
@@ -247,13 +270,13 @@ fn scale(dtype: DType, rng: &mut Random) -> f64 {
 }
 
 /// Where a tensor of a round lies, and how far its elements spread.
-fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, f64) {
+fn place(dtype: DType, round: ElementStyle, shared: SharedDraw, rng: &mut Random) -> (f64, f64) {
     match round {
-        Round::Scaled => (0.0, scale(dtype, rng)),
-        Round::Saturated(_) => {
+        ElementStyle::Scaled => (0.0, scale(dtype, rng)),
+        ElementStyle::Saturated(_) => {
             (saturation(dtype, rng.below(2 * usize::from(SATURATED)) as u8, rng), 1.0)
         }
-        Round::Offset => {
+        ElementStyle::Offset => {
             let exponents = if shared.whole { limits(dtype).0.log2() } else { 1.0 };
             let center = (shared.offset * exponents).exp2() * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
             (center, center.abs() * dtype.unit_roundoff().powf(shared.spread))
@@ -287,32 +310,34 @@ fn absorbing(dtype: DType, n: usize, rng: &mut Random) -> Vec<f64> {
     values
 }
 
-fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
+fn float(dtype: DType, round: ElementStyle, rng: &mut Random) -> f64 {
     let (largest, _, smallest) = limits(dtype);
     let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
     match round {
-        Round::Integers => rng.between(-4, 4) as f64,
-        Round::Normal => rng.normal(),
-        Round::Wide => sign * (2f64).powf(rng.unit() * 10.0 - 5.0),
-        Round::Powers => sign * (2f64).powi(rng.between(-3, 3) as i32),
-        Round::Units => rng.pick(&[0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5]),
-        Round::Nan | Round::Infinite | Round::Masked => match (rng.below(8), round) {
-            (0 | 1, Round::Nan) => f64::NAN,
-            (0, Round::Infinite) => sign * f64::INFINITY,
-            (0 | 1, Round::Masked) => f64::NEG_INFINITY,
-            (2, _) => sign * 0.0,
-            _ => rng.normal(),
-        },
-        Round::Missing if rng.chance(0.75) => f64::NAN,
-        Round::Endless if rng.chance(0.75) => sign * f64::INFINITY,
-        Round::Missing | Round::Endless => rng.normal(),
-        Round::Zeros => match rng.below(6) {
+        ElementStyle::Integers => rng.between(-4, 4) as f64,
+        ElementStyle::Normal => rng.normal(),
+        ElementStyle::Wide => sign * (2f64).powf(rng.unit() * 10.0 - 5.0),
+        ElementStyle::Powers => sign * (2f64).powi(rng.between(-3, 3) as i32),
+        ElementStyle::Units => rng.pick(&[0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5]),
+        ElementStyle::Nan | ElementStyle::Infinite | ElementStyle::Masked => {
+            match (rng.below(8), round) {
+                (0 | 1, ElementStyle::Nan) => f64::NAN,
+                (0, ElementStyle::Infinite) => sign * f64::INFINITY,
+                (0 | 1, ElementStyle::Masked) => f64::NEG_INFINITY,
+                (2, _) => sign * 0.0,
+                _ => rng.normal(),
+            }
+        }
+        ElementStyle::Missing if rng.chance(0.75) => f64::NAN,
+        ElementStyle::Endless if rng.chance(0.75) => sign * f64::INFINITY,
+        ElementStyle::Missing | ElementStyle::Endless => rng.normal(),
+        ElementStyle::Zeros => match rng.below(6) {
             0 | 1 => 0.0,
             2 | 3 => -0.0,
             4 => sign * smallest * rng.between(1, 3) as f64,
             _ => rng.between(-2, 2) as f64,
         },
-        Round::Huge => match rng.below(6) {
+        ElementStyle::Huge => match rng.below(6) {
             0 => sign * largest,
             1 => sign * largest / 2.0,
             2 => sign * largest.sqrt() * 3.0,
@@ -321,8 +346,11 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             4 => sign * largest * (1.0 - 0.375 * rng.unit()),
             _ => rng.normal(),
         },
-        Round::Scaled | Round::Scattered | Round::Offset | Round::Met => rng.normal(),
-        Round::Saturated(_) | Round::Absorbing => rng.normal(),
+        ElementStyle::Scaled
+        | ElementStyle::Scattered
+        | ElementStyle::Offset
+        | ElementStyle::Met => rng.normal(),
+        ElementStyle::Saturated(_) | ElementStyle::Absorbing => rng.normal(),
     }
 }
 
@@ -387,12 +415,12 @@ fn round(dtype: DType, v: f64) -> f64 {
     mlc_backends::reference::round_to(dtype, v)
 }
 
-fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Random) -> i64 {
+fn int(dtype: DType, round: ElementStyle, index: Option<i64>, dense: f64, rng: &mut Random) -> i64 {
     if dtype == DType::Bool {
         return i64::from(rng.chance(dense));
     }
     if dtype == DType::Str {
-        return strings::number_of(rng.pick(WORDS)).unwrap_or_default() as i64;
+        return strings::number_of(rng.pick(NUMERALS)).unwrap_or_default() as i64;
     }
     if let Some(n) = index {
         let n = n.max(1);
@@ -406,19 +434,22 @@ fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Ran
     let (low, high) = dtype.int_range().unwrap_or((0, 1));
     let (low, high) = (low.max(i64::MIN.into()) as i64, high.min(i64::MAX.into()) as i64);
     match round {
-        Round::Integers | Round::Zeros => rng.between(-4, 4),
-        Round::Units => rng.between(-1, 1),
-        Round::Powers => 1 << rng.below(7),
-        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset => rng.between(0, 9),
-        Round::Saturated(_) | Round::Absorbing => rng.between(0, 9),
-        Round::Wide => rng.between(-100, 100),
-        Round::Nan
-        | Round::Infinite
-        | Round::Masked
-        | Round::Huge
-        | Round::Missing
-        | Round::Endless
-        | Round::Met => rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3]),
+        ElementStyle::Integers | ElementStyle::Zeros => rng.between(-4, 4),
+        ElementStyle::Units => rng.between(-1, 1),
+        ElementStyle::Powers => 1 << rng.below(7),
+        ElementStyle::Normal
+        | ElementStyle::Scaled
+        | ElementStyle::Scattered
+        | ElementStyle::Offset => rng.between(0, 9),
+        ElementStyle::Saturated(_) | ElementStyle::Absorbing => rng.between(0, 9),
+        ElementStyle::Wide => rng.between(-100, 100),
+        ElementStyle::Nan
+        | ElementStyle::Infinite
+        | ElementStyle::Masked
+        | ElementStyle::Huge
+        | ElementStyle::Missing
+        | ElementStyle::Endless
+        | ElementStyle::Met => rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3]),
     }
 }
 

@@ -6,8 +6,10 @@ mod runs_in_parts;
 mod scans;
 
 use super::support::*;
-use mlc_onnx::import_stage;
-use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part};
+use mlc_onnx::import_with_values;
+use mlc_onnx::{
+    Container, ImportStage, KnownValues, PartialImport, import_and_cut, import_with_opaque_nodes,
+};
 use mlc_rewrite::{Model, Optimizer};
 
 fn named(name: &str, dtype: DType) -> RawValueInfo {
@@ -67,8 +69,9 @@ fn a_loop_without_end_is_kept_or_refused() {
         let (raw, _) = model(17, &args, vec![doubling(&inputs, always())], &["last", "all"]);
         let error = import(raw.clone(), library()).expect_err("too many nodes").to_string();
         assert!(error.contains("Loop") && error.contains("more than 16384 nodes"), "{error}");
-        let kept = import_keeping(raw, library(), &Default::default(), Default::default())
-            .expect("it is kept");
+        let kept =
+            import_with_opaque_nodes(raw, library(), &Default::default(), Default::default())
+                .expect("it is kept");
         assert_eq!(kept.model.opaque.nodes.len(), 1);
     }
 }
@@ -178,12 +181,12 @@ fn what_makes_and_reads_sequences_of_unknown_length_is_kept() {
 
 /// The model imported for these inputs, and the number of values that were computed first.
 fn staged(raw: &RawModel, feeds: &[Tensor]) -> (Program, usize) {
-    let mut answers = Answers::default();
+    let mut answers = KnownValues::default();
     for stages in 0..100 {
-        match import_stage(raw, library(), &answers).expect("it is imported") {
-            Stage::Done(imported) => return (imported.program, stages),
-            Stage::Asks(asked) => {
-                answers.add(&asked.questions, run(&asked.program, feeds));
+        match import_with_values(raw, library(), &answers).expect("it is imported") {
+            ImportStage::Done(imported) => return (imported.program, stages),
+            ImportStage::NeedsValues(asked) => {
+                answers.add(&asked.requests, run(&asked.program, feeds));
             }
         }
     }
@@ -205,8 +208,9 @@ fn a_run_decides_how_many_elements_there_are() {
     same(&found[0], &ints(&[1, 3], &[0, 2, 3]), "places");
     same(&found[1], &floats(&[1, 3], &[5.0, 7.0, 8.0]), "elements");
     assert_eq!(stages, 1);
-    let kept = import_keeping(raw.clone(), library(), &Default::default(), Default::default())
-        .expect("it loads");
+    let kept =
+        import_with_opaque_nodes(raw.clone(), library(), &Default::default(), Default::default())
+            .expect("it loads");
     assert_eq!(kept.model.opaque.nodes[0].0.op_type, "NonZero");
     let error = import(raw, library()).expect_err("it is not known");
     assert!(matches!(error, ImportError::Undecided { .. }), "{error}");
@@ -299,7 +303,8 @@ fn what_comes_before_a_question_is_computed_once() {
         Const(ints(&[1], &[2])),
     ];
     let (raw, _) = model(17, &args, nodes, &["early", "places", "more"]);
-    let Part::Cut(cut) = import_part(&raw, library(), &Answers::default()).expect("it is read")
+    let PartialImport::Cut(cut) =
+        import_and_cut(&raw, library(), &KnownValues::default()).expect("it is read")
     else {
         panic!("`NonZero` asks")
     };

@@ -2,7 +2,7 @@
 //! shapes are read for a value. Operators that are written as what they were read as.
 
 use super::super::support::*;
-use mlc_onnx::{export, import_keeping};
+use mlc_onnx::{export, import_with_opaque_nodes};
 use mlc_rewrite::{AnyArray, ErrorKind, Model, Optimizer, Reader};
 
 /// What stands around unknown nodes: two transpositions that cancel, before and after.
@@ -157,8 +157,9 @@ fn running_names_the_node_and_writing_keeps_the_operator_set() {
         .optimize(&model)
         .expect_err("it means version 20");
     assert_eq!(error.kind(), ErrorKind::Export, "{error}");
-    let imported = import_keeping(raw.clone(), library(), &Default::default(), Default::default())
-        .expect("it loads");
+    let imported =
+        import_with_opaque_nodes(raw.clone(), library(), &Default::default(), Default::default())
+            .expect("it loads");
     let again = export(&imported.program, library(), &imported.model, 20).expect("it is written");
     assert_eq!(again.graph.nodes.len(), raw.graph.nodes.len());
     assert!(import(raw, library()).is_err());

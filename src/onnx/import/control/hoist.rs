@@ -28,7 +28,7 @@ impl Importer<'_> {
                 continue;
             }
             let outside = self.outside(&prefix, &name);
-            let v = self.sheet.builder.constant(tensor.named(&outside));
+            let v = self.draft.builder.constant(tensor.named(&outside));
             self.values.insert(outside.clone(), NodeValue::Tensor(v));
             moved.insert(name, outside);
         }
@@ -57,11 +57,11 @@ impl Importer<'_> {
             let outside = self.outside(prefix, o);
             names.push((std::mem::replace(o, outside.clone()), outside));
         }
-        let before = self.sheet.builder.program().nodes.len();
+        let before = self.draft.builder.program().nodes.len();
         let read = self.node(&outer, 0);
-        self.sheet.take_conflict();
-        self.sheet.take_needed_fact();
-        let program = self.sheet.builder.program();
+        self.draft.take_conflict();
+        self.draft.take_needed_fact();
+        let program = self.draft.builder.program();
         let is_total = read.is_ok() && program.nodes[before..].iter().all(|n| self.is_total(n));
         let tensors =
             names.iter().all(|(_, o)| self.values.get(o).is_some_and(|v| v.tensor().is_some()));
@@ -75,8 +75,8 @@ impl Importer<'_> {
     /// True if computing a node cannot fail, whatever its operands hold: no integer may divide or be an index.
     fn is_total(&self, node: &Node) -> bool {
         let NodeKind::Apply(call, _) = &node.kind else { return true };
-        let call = self.sheet.library().call(*call);
-        let program = self.sheet.builder.program();
+        let call = self.draft.library().call(*call);
+        let program = self.draft.builder.program();
         let is_integer = |d: DType| d.int_range().is_some() && d != DType::Bool;
         let reads_integers = node.args.iter().any(|&v| is_integer(program.ty(v).dtype));
         match call.class {

@@ -11,9 +11,9 @@ use super::Importer;
 use super::error::ImportError;
 use super::lists;
 use super::value::{NodeValue, not};
-use crate::bodies::ResultType;
 use crate::opaque;
 use crate::raw::{RawAttr, RawGraph, RawModel, RawNode};
+use crate::subgraphs::ResultType;
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::shape_values::KnownElement;
 use mlc_dsl::shown;
@@ -60,7 +60,7 @@ fn is_loop(node: &RawNode) -> bool {
 }
 
 /// A body that is being read.
-pub(crate) struct Body<'g> {
+pub(crate) struct BodyScope<'g> {
     pub graph: &'g RawGraph,
     depth: usize,
     /// What the names that it defines stand for outside.
@@ -128,7 +128,7 @@ impl Importer<'_> {
 
     /// The only element of a tensor that decides what is read.
     pub(crate) fn decided(&mut self, node: &RawNode, v: Value, what: &str) -> Read<i64> {
-        let known = self.sheet.required(v);
+        let known = self.draft.required(v);
         let fail = |reason: String| ImportError::node(node, reason);
         let Some(known) = known else {
             return Err(fail(format!("its {what} depends on the inputs")));
@@ -141,7 +141,7 @@ impl Importer<'_> {
         number.ok_or_else(|| {
             let reason =
                 format!("its {what} depends on symbolic extents; `--shape` gives them numbers");
-            fail(self.sheet.unsupported(reason)).of_shapes()
+            fail(self.draft.unsupported(reason)).of_shapes()
         })
     }
 
@@ -158,7 +158,7 @@ impl Importer<'_> {
         node: &RawNode,
         graph: &'g RawGraph,
         depth: usize,
-    ) -> Read<Body<'g>> {
+    ) -> Read<BodyScope<'g>> {
         if depth >= MAX_DEPTH {
             return Err(ImportError::node(node, "it is nested too deeply"));
         }
@@ -167,11 +167,11 @@ impl Importer<'_> {
         let defined = inputs.chain(graph.initializers.keys()).chain(results);
         let hidden = defined.map(|n| (n.as_str(), self.values.remove(n))).collect();
         self.constants(graph);
-        Ok(Body { graph, depth: depth + 1, hidden })
+        Ok(BodyScope { graph, depth: depth + 1, hidden })
     }
 
     /// Gives the names of a body back what they stand for outside.
-    pub(crate) fn leave(&mut self, body: Body<'_>) {
+    pub(crate) fn leave(&mut self, body: BodyScope<'_>) {
         for (name, value) in body.hidden.into_iter().rev() {
             match value {
                 Some(value) => drop(self.values.insert(name.to_string(), value)),
@@ -184,7 +184,7 @@ impl Importer<'_> {
     pub(crate) fn pass(
         &mut self,
         node: &RawNode,
-        body: &Body<'_>,
+        body: &BodyScope<'_>,
         inputs: Vec<NodeValue>,
     ) -> Read<Vec<NodeValue>> {
         let fail = |reason: String| Err(ImportError::node(node, reason));
@@ -205,7 +205,7 @@ impl Importer<'_> {
             }
         }
         // What the node itself asks for from here on is a part of its own.
-        self.sheet.begin_node();
+        self.draft.begin_node();
         Ok(outputs)
     }
 
@@ -225,14 +225,14 @@ impl Importer<'_> {
             self.repeated = self.most_repeated;
             let reason =
                 format!("written out it would be more than {FEW_REPEATED} nodes: it stays a loop");
-            return Err(ImportError::node(node, self.sheet.unsupported(reason)));
+            return Err(ImportError::node(node, self.draft.unsupported(reason)));
         }
         let reason = format!(
             "its body is repeated so often that the loops of the model have more than {MAX_REPEATED} nodes together"
         );
         Err(ImportError::TooLong {
             node: node.label(),
-            reason: self.sheet.unsupported(reason),
+            reason: self.draft.unsupported(reason),
             help: "replace the loop by operators on whole tensors when exporting the model, or give it shorter inputs".into(),
         })
     }
@@ -245,7 +245,7 @@ impl Importer<'_> {
         let read = opaque::reads(node);
         let read = read.iter().map(|name| self.values.get(name).and_then(NodeValue::tensor));
         let Some(read) = read.collect::<Option<Vec<Value>>>() else { return false };
-        let program = self.sheet.builder.program();
+        let program = self.draft.builder.program();
         let all_known = |types: Vec<Option<ResultType>>| {
             types.iter().all(|t| t.as_ref().is_some_and(|t| t.shape.iter().all(Option::is_some)))
         };
@@ -306,7 +306,7 @@ impl Importer<'_> {
     fn passes(
         &mut self,
         node: &RawNode,
-        body: &Body<'_>,
+        body: &BodyScope<'_>,
         trips: i64,
         mut condition: Option<Value>,
         mut carried: Vec<NodeValue>,
@@ -349,7 +349,7 @@ impl Importer<'_> {
         let number = Tensor::from_i64(DType::I64, vec![], &[i]);
         let goes_on = Tensor::from_i64(DType::Bool, vec![], &[1]);
         let constants =
-            [number, goes_on].map(|t| NodeValue::Tensor(self.sheet.builder.constant(t)));
+            [number, goes_on].map(|t| NodeValue::Tensor(self.draft.builder.constant(t)));
         constants.into_iter().chain(carried.iter().cloned()).collect()
     }
 
@@ -357,16 +357,16 @@ impl Importer<'_> {
     pub(crate) fn dry(
         &mut self,
         node: &RawNode,
-        body: &Body<'_>,
+        body: &BodyScope<'_>,
         inputs: Vec<NodeValue>,
     ) -> Read<Vec<NodeValue>> {
         self.count_passes(node, body.graph, 1)?;
         self.pass(node, body, inputs).map_err(|e| {
             // Nothing that it asks for has a value, and what it needs is not needed.
-            self.sheet.begin_node();
-            self.sheet.take_conflict();
+            self.draft.begin_node();
+            self.draft.take_conflict();
             let reason = format!("it never runs, and the shape of its results is not known: {e}");
-            ImportError::node(node, self.sheet.unsupported(reason))
+            ImportError::node(node, self.draft.unsupported(reason))
         })
     }
 
@@ -390,7 +390,7 @@ impl Importer<'_> {
     ) -> Read<Value> {
         let fail = |reason: String| ImportError::node(node, reason);
         let Some(&first) = elements.first() else { return Err(fail("it has no results".into())) };
-        let ty = self.sheet.builder.ty(first).clone();
+        let ty = self.draft.builder.ty(first).clone();
         let at = if axis < 0 { axis + ty.rank() as i64 + 1 } else { axis };
         let at = usize::try_from(at).ok().filter(|&at| at <= ty.rank());
         let at = at.ok_or_else(|| fail(format!("there is no axis {axis} to put results along")))?;
@@ -401,26 +401,26 @@ impl Importer<'_> {
         }
         let mut parts = Vec::with_capacity(elements.len());
         for &v in elements {
-            let found = self.sheet.builder.ty(v).clone();
+            let found = self.draft.builder.ty(v).clone();
             let differ = || fail(format!("its results do not stack: one is {ty}, another {found}"));
             if (found.dtype, found.rank()) != (ty.dtype, ty.rank()) {
                 return Err(differ());
             }
             for (a, b) in ty.shape.iter().zip(&found.shape) {
-                self.sheet.equal(a, b).map_err(|_| differ())?;
+                self.draft.equal(a, b).map_err(|_| differ())?;
             }
-            parts.push(self.sheet.reshape(v, shape.clone()).map_err(fail)?);
+            parts.push(self.draft.reshape(v, shape.clone()).map_err(fail)?);
         }
-        self.sheet.concat(parts, at).map_err(fail)
+        self.draft.concat(parts, at).map_err(fail)
     }
 
     fn empty(&mut self, node: &RawNode, dtype: DType, shape: &[Extent]) -> Read<Value> {
         let number = |e: &Extent| e.as_const().and_then(|n| usize::try_from(n).ok());
         match shape.iter().map(number).collect::<Option<Vec<_>>>() {
-            Some(shape) => Ok(self.sheet.builder.constant(Tensor::from_f64(dtype, shape, &[]))),
+            Some(shape) => Ok(self.draft.builder.constant(Tensor::from_f64(dtype, shape, &[]))),
             None => {
                 let reason = "it never runs, and its results have symbolic extents";
-                Err(ImportError::node(node, self.sheet.unsupported(reason.into())))
+                Err(ImportError::node(node, self.draft.unsupported(reason.into())))
             }
         }
     }

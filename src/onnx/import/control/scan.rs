@@ -3,13 +3,13 @@
 use super::super::Importer;
 use super::super::error::ImportError;
 use super::super::value::NodeValue;
-use super::{Body, Read};
+use super::{BodyScope, Read};
 use crate::raw::{RawAttr, RawNode};
 use mlc_dsl::ir::{Extent, Tensor, Value};
 
 /// Along which axis of its sequence a scan goes, and whether from the end.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct ScanDirection {
     pub axis: i64,
     backward: bool,
 }
@@ -18,10 +18,10 @@ pub(crate) struct Way {
 struct Scan<'g> {
     states: usize,
     /// Of each sequence that is read.
-    reads: Vec<Way>,
+    reads: Vec<ScanDirection>,
     /// Of each sequence that is made.
-    makes: Vec<Way>,
-    body: Body<'g>,
+    makes: Vec<ScanDirection>,
+    body: BodyScope<'g>,
 }
 
 impl Importer<'_> {
@@ -42,8 +42,8 @@ impl Importer<'_> {
             .map(|i| self.needed_tensor(node, i))
             .collect::<Read<Vec<_>>>()?;
         let of_inputs = if is_batched { "directions" } else { "scan_input_directions" };
-        let reads = ways(node, "scan_input_axes", of_inputs, sequences)?;
-        let makes = ways(node, "scan_output_axes", "scan_output_directions", made)?;
+        let reads = scan_directions(node, "scan_input_axes", of_inputs, sequences)?;
+        let makes = scan_directions(node, "scan_output_axes", "scan_output_directions", made)?;
         let batch = match is_batched {
             true => Some(self.lengths(node, &inputs)?),
             false => None,
@@ -63,14 +63,14 @@ impl Importer<'_> {
         let Some(batch) = batch.filter(|&n| n > 0) else {
             return Err(ImportError::node(
                 node,
-                self.sheet.unsupported("its batch is empty".into()),
+                self.draft.unsupported("its batch is empty".into()),
             ));
         };
         let all = vec![None; usize::try_from(batch).unwrap_or_default()];
         let Some(given) = self.given(node, 0)? else { return Ok(all) };
         let fail = |reason: &str| ImportError::node(node, reason);
         let given = given.tensor().ok_or_else(|| fail("its lengths are no tensor"))?;
-        let known = self.sheet.required(given).and_then(|k| k.extents());
+        let known = self.draft.required(given).and_then(|k| k.extents());
         let known = known.ok_or_else(|| fail("its lengths depend on the inputs"))?;
         let lengths: Vec<Option<i64>> = known.iter().map(|e| e.as_const()).collect();
         match lengths.len() == all.len() && lengths.iter().all(Option::is_some) {
@@ -81,14 +81,14 @@ impl Importer<'_> {
 
     /// The extent of an axis, which must be a number.
     fn extent(&mut self, node: &RawNode, v: Value, axis: usize) -> Read<i64> {
-        let extent = self.sheet.builder.ty(v).shape.get(axis).cloned();
+        let extent = self.draft.builder.ty(v).shape.get(axis).cloned();
         let none = || ImportError::node(node, format!("an input has no axis {axis}"));
         let extent = extent.ok_or_else(none)?;
         extent.as_const().ok_or_else(|| {
             let reason = format!(
                 "its sequences have the symbolic extent {extent}; `--shape` gives it a number"
             );
-            ImportError::node(node, self.sheet.unsupported(reason)).of_shapes()
+            ImportError::node(node, self.draft.unsupported(reason)).of_shapes()
         })
     }
 
@@ -122,7 +122,7 @@ impl Importer<'_> {
         let mut length = None;
         let mut axes = vec![];
         for (&v, way) in sequences.iter().zip(&scan.reads) {
-            let rank = self.sheet.builder.ty(v).rank() as i64;
+            let rank = self.draft.builder.ty(v).rank() as i64;
             let axis = if way.axis < 0 { way.axis + rank } else { way.axis };
             let axis = usize::try_from(axis).unwrap_or(usize::MAX);
             let n = self.extent(node, v, axis)?;
@@ -171,10 +171,10 @@ impl Importer<'_> {
     /// Zeros of the type of a value.
     fn zero(&mut self, node: &RawNode, like: Option<Value>) -> Read<Value> {
         let like = like.ok_or_else(|| ImportError::node(node, "it has no results"))?;
-        let ty = self.sheet.builder.ty(like).clone();
+        let ty = self.draft.builder.ty(like).clone();
         let zero = Tensor::from_f64(ty.dtype, vec![], &[0.0]);
-        let zero = self.sheet.builder.constant(zero);
-        let zeros = self.sheet.builder.broadcast(zero, &[], &ty.shape);
+        let zero = self.draft.builder.constant(zero);
+        let zeros = self.draft.builder.broadcast(zero, &[], &ty.shape);
         zeros.map_err(|e| ImportError::node(node, e.to_string()))
     }
 
@@ -189,16 +189,16 @@ impl Importer<'_> {
     ) -> Read<Vec<NodeValue>> {
         let mut given = carried.to_vec();
         for (&v, &axis) in sequences.iter().zip(axes) {
-            let mut ty = self.sheet.builder.ty(v).clone();
+            let mut ty = self.draft.builder.ty(v).clone();
             ty.shape.remove(axis);
             let Some(shape) = ty.known_shape() else {
                 let reason = "it never runs, and its sequences have symbolic extents".to_string();
-                return Err(ImportError::node(node, self.sheet.unsupported(reason)));
+                return Err(ImportError::node(node, self.draft.unsupported(reason)));
             };
             let zero = Tensor::from_f64(ty.dtype, vec![], &[0.0]);
-            let zero = self.sheet.builder.constant(zero);
+            let zero = self.draft.builder.constant(zero);
             let shape: Vec<Extent> = shape.into_iter().map(Extent::from).collect();
-            let slice = self.sheet.builder.broadcast(zero, &[], &shape);
+            let slice = self.draft.builder.broadcast(zero, &[], &shape);
             let slice = slice.map_err(|e| ImportError::node(node, e.to_string()))?;
             given.push(NodeValue::Tensor(slice));
         }
@@ -208,7 +208,7 @@ impl Importer<'_> {
     /// The slice at a place along an axis, without that axis.
     fn part(&mut self, node: &RawNode, v: Value, axis: usize, at: i64) -> Read<Value> {
         let fail = |reason: String| ImportError::node(node, reason);
-        let shape = self.sheet.builder.ty(v).shape.clone();
+        let shape = self.draft.builder.ty(v).shape.clone();
         if axis >= shape.len() {
             return Err(fail(format!("an input has no axis {axis}")));
         }
@@ -216,14 +216,19 @@ impl Importer<'_> {
         start[axis] = Extent::from(at);
         let mut size = shape;
         size[axis] = Extent::from(1);
-        let slice = self.sheet.slice(v, start, size.clone()).map_err(fail)?;
+        let slice = self.draft.slice(v, start, size.clone()).map_err(fail)?;
         size.remove(axis);
-        self.sheet.reshape(slice, size).map_err(fail)
+        self.draft.reshape(slice, size).map_err(fail)
     }
 }
 
 /// How each sequence is gone along.
-pub(crate) fn ways(node: &RawNode, axes: &str, directions: &str, count: usize) -> Read<Vec<Way>> {
+pub(crate) fn scan_directions(
+    node: &RawNode,
+    axes: &str,
+    directions: &str,
+    count: usize,
+) -> Read<Vec<ScanDirection>> {
     let list = |key: &str| match node.attrs.get(key) {
         None => Ok(vec![0; count]),
         Some(RawAttr::Ints(v)) if v.len() == count => Ok(v.clone()),
@@ -232,5 +237,9 @@ pub(crate) fn ways(node: &RawNode, axes: &str, directions: &str, count: usize) -
         }
     };
     let (axes, directions) = (list(axes)?, list(directions)?);
-    Ok(axes.into_iter().zip(directions).map(|(axis, d)| Way { axis, backward: d == 1 }).collect())
+    Ok(axes
+        .into_iter()
+        .zip(directions)
+        .map(|(axis, d)| ScanDirection { axis, backward: d == 1 })
+        .collect())
 }

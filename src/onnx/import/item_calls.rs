@@ -1,10 +1,10 @@
-//! Calls of one `onnx` item in the expression of another: what the called one reads from these arguments.
+//! Calls of one `onnx` item from the expression of another.
 //!
-//! What an item asks about the results of a node is answered by the node that is read, also where it is called.
+//! Queries about a node's results always refer to the node being imported, also within a called item.
 
 use super::bind;
-use super::bind::{Bound, Input};
-use super::expression::{Item, OnnxItemInterpreter};
+use super::bind::{BoundInput, BoundParams};
+use super::expression::{ExprValue, OnnxItemInterpreter};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::{Attr, Value};
 use mlc_dsl::library::{Library, OnnxItem};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 impl<'a> OnnxItemInterpreter<'_, 'a> {
     /// The newest other item of this name: in the item's own domain, else in ONNX's, else in any.
     pub(crate) fn other_item(&self, name: &str) -> Option<&'a OnnxItem> {
-        let library: &'a Library = self.sheet.library();
+        let library: &'a Library = self.draft.library();
         let newest = |is: &dyn Fn(&str) -> bool| {
             let of = |i: &&OnnxItem| {
                 *i.name == *name && is(&i.decl.domain) && !std::ptr::eq(*i, self.item)
@@ -26,21 +26,25 @@ impl<'a> OnnxItemInterpreter<'_, 'a> {
     }
 
     /// What an item reads from these arguments.
-    pub(crate) fn reuse(&mut self, item: &'a OnnxItem, args: &[Arg]) -> Result<Item, String> {
-        self.sheet.begin_call()?;
+    pub(crate) fn read_called_item(
+        &mut self,
+        item: &'a OnnxItem,
+        args: &[Arg],
+    ) -> Result<ExprValue, String> {
+        self.draft.begin_call()?;
         let bound = self.passed(item, args)?;
         let (node, depth) = (self.node, self.depth);
-        let callee = OnnxItemInterpreter::new(item, node, bound, self.sheet).at_depth(depth);
-        let result = |v: Option<Value>| v.map_or(Item::Absent, Item::Tensor);
-        let mut results: Vec<Item> = callee.read()?.into_iter().map(result).collect();
+        let callee = OnnxItemInterpreter::new(item, node, bound, self.draft).at_depth(depth);
+        let result = |v: Option<Value>| v.map_or(ExprValue::Absent, ExprValue::Tensor);
+        let mut results: Vec<ExprValue> = callee.read()?.into_iter().map(result).collect();
         Ok(match results.as_slice() {
             [_] => results.remove(0),
-            _ => Item::Tuple(results),
+            _ => ExprValue::Tuple(results),
         })
     }
 
     /// The names of the called item. Arguments without a name are its inputs in order.
-    fn passed(&mut self, item: &OnnxItem, args: &[Arg]) -> Result<Bound, String> {
+    fn passed(&mut self, item: &OnnxItem, args: &[Arg]) -> Result<BoundParams, String> {
         let params = &item.decl.params;
         let is_input = |p: &&Param| !matches!(p.kind, ParamKind::Attr(_));
         let inputs: Vec<&Param> = params.iter().filter(is_input).collect();
@@ -62,7 +66,7 @@ impl<'a> OnnxItemInterpreter<'_, 'a> {
                 given.entry(&*param.name).or_default().push(&arg.value);
             }
         }
-        let mut bound = Bound::default();
+        let mut bound = BoundParams::default();
         for p in params {
             let given = given.remove(&*p.name).unwrap_or_default();
             self.pass(p, &given, &mut bound).map_err(|e| format!("{e} of `{}`", item.name))?;
@@ -73,27 +77,27 @@ impl<'a> OnnxItemInterpreter<'_, 'a> {
     /// True of the name of an input or attribute that the node leaves out: the called item has none either.
     fn is_left_out(&self, e: &Expr) -> bool {
         let input = e.as_name().and_then(|n| self.inputs.get(n));
-        matches!(input, Some(Input::Absent | Input::Unset))
+        matches!(input, Some(BoundInput::Absent | BoundInput::Unset))
     }
 
-    fn pass(&mut self, p: &Param, given: &[&Expr], bound: &mut Bound) -> Result<(), String> {
+    fn pass(&mut self, p: &Param, given: &[&Expr], bound: &mut BoundParams) -> Result<(), String> {
         let name = p.name.clone();
         if matches!(p.kind, ParamKind::Tensor { variadic: true, .. }) {
             let mut all = vec![];
             for e in given {
                 match self.expr(e)? {
-                    Item::Tuple(items) => all.extend(items),
+                    ExprValue::Tuple(items) => all.extend(items),
                     one => all.push(one),
                 }
             }
             let tensor = |i| match i {
-                Item::Tensor(v) => Ok(v),
-                Item::Attr(_) | Item::Tuple(_) | Item::Absent => {
+                ExprValue::Tensor(v) => Ok(v),
+                ExprValue::Attr(_) | ExprValue::Tuple(_) | ExprValue::Absent => {
                     Err(format!("the input `{name}` takes tensors"))
                 }
             };
             let all = all.into_iter().map(tensor).collect::<Result<_, _>>()?;
-            bound.inputs.insert(name.clone(), Input::Many(all));
+            bound.inputs.insert(name.clone(), BoundInput::Many(all));
             return Ok(());
         }
         let (optional, kind) = match p.kind {
@@ -103,31 +107,33 @@ impl<'a> OnnxItemInterpreter<'_, 'a> {
             ParamKind::Attr(kind) => (true, Some(kind)),
         };
         let value = match given {
-            [] => Item::Absent,
+            [] => ExprValue::Absent,
             [e] => self.expr(e)?,
             _ => return Err(format!("two values are given for `{name}`")),
         };
         match (value, kind) {
-            (Item::Tensor(v), None) => {
-                bound.env.bind_tensor(&name, self.sheet.builder.ty(v).clone());
-                bound.inputs.insert(name, Input::One(v));
+            (ExprValue::Tensor(v), None) => {
+                bound.env.bind_tensor(&name, self.draft.builder.ty(v).clone());
+                bound.inputs.insert(name, BoundInput::One(v));
             }
-            (Item::Tensor(v), Some(kind)) => {
-                let a = bind::constant(self.sheet, v, kind)
+            (ExprValue::Tensor(v), Some(kind)) => {
+                let a = bind::constant(self.draft, v, kind)
                     .map_err(|e| format!("the input `{name}` {e}"))?;
                 bound.env.bind_attr(&name, a);
             }
-            (Item::Attr(a), Some(kind)) => {
+            (ExprValue::Attr(a), Some(kind)) => {
                 // One number, one spelling.
                 let float = kind == Kind::Float && matches!(a, Attr::Int(_));
                 let a = if float { a.as_f64().map_or(a, Attr::float) } else { a };
                 bound.env.bind_attr(&name, a);
             }
-            (Item::Absent, None) if optional => drop(bound.inputs.insert(name, Input::Absent)),
-            (Item::Absent, Some(_)) if optional => bind::leave_out(p, bound),
-            (Item::Absent, _) => return Err(format!("the input `{name}` is missing")),
-            (Item::Attr(_), None) => return Err(format!("the input `{name}` takes a tensor")),
-            (Item::Tuple(_), _) => return Err(format!("`{name}` takes one value")),
+            (ExprValue::Absent, None) if optional => {
+                drop(bound.inputs.insert(name, BoundInput::Absent))
+            }
+            (ExprValue::Absent, Some(_)) if optional => bind::leave_out(p, bound),
+            (ExprValue::Absent, _) => return Err(format!("the input `{name}` is missing")),
+            (ExprValue::Attr(_), None) => return Err(format!("the input `{name}` takes a tensor")),
+            (ExprValue::Tuple(_), _) => return Err(format!("`{name}` takes one value")),
         }
         Ok(())
     }

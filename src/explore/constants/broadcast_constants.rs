@@ -1,14 +1,14 @@
-//! Constants that are the same along some axes: one of the equal parts says it all.
+//! Broadcast constants: a constant that repeats along some axes is stored once and viewed.
 //!
-//! What is computed of a repeated constant may come out repeated, too, many times as large as what it is made of; a view of one part costs nothing.
+//! Folding may enlarge a repeated constant many times; a view of one period costs nothing.
 
 use mlc_dsl::ir::{DType, Tensor};
 
 /// Bytes below which a constant is kept as it is.
 const LEAST: usize = 64 << 10;
 
-/// One of the equal parts that a large tensor consists of, and where its axes are in the tensor; none if it does not repeat.
-pub fn part(t: &Tensor) -> Option<(Tensor, Vec<i64>)> {
+/// One period of a large tensor, and where its axes are in the tensor; `None` if the tensor does not repeat.
+pub fn one_period(t: &Tensor) -> Option<(Tensor, Vec<i64>)> {
     let size = t.dtype().size();
     if t.dtype() == DType::Str || t.bytes().len() != t.len() * size || t.bytes().len() < LEAST {
         return None;
@@ -58,7 +58,7 @@ mod tests {
             (|_, _, _| 3, &[]),
         ];
         for (f, axes) in cases {
-            let (part, kept) = part(&of(shape, f)).expect("it repeats");
+            let (part, kept) = one_period(&of(shape, f)).expect("it repeats");
             assert_eq!(kept, axes);
             let extents: Vec<usize> = axes.iter().map(|&a| shape[a as usize]).collect();
             assert_eq!(part.shape(), extents);
@@ -71,7 +71,7 @@ mod tests {
                 assert_eq!(v, f(i, j, k) as f64);
             }
         }
-        assert!(part(&of(shape, |i, j, k| i + j + k)).is_none(), "no part is another");
-        assert!(part(&of([2, 3, 4], |_, _, _| 0)).is_none(), "too small to matter");
+        assert!(one_period(&of(shape, |i, j, k| i + j + k)).is_none(), "no part is another");
+        assert!(one_period(&of([2, 3, 4], |_, _, _| 0)).is_none(), "too small to matter");
     }
 }

@@ -1,4 +1,4 @@
-//! What symbols of a model's shapes have to be for a node to have a meaning.
+//! Equations between extents without which a node of the model is ill-typed.
 //!
 //! Exporters leave a symbol where they have traced one number: a batch that is declared free, and `Reshape`s that say 1.
 //! Such a model computes something for that number only, so it is read for it. Nothing is assumed that leaves a choice.
@@ -7,14 +7,14 @@ use mlc_dsl::ir::{Atom, Extent, parts};
 
 /// What an extent has to be: a symbol, or what several have in common that broadcast.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
+pub(crate) struct ExtentEquation {
     pub of: Extent,
     pub is: Extent,
 }
 
-impl Need {
-    pub fn of(of: Extent, is: Extent) -> Need {
-        Need { of, is }
+impl ExtentEquation {
+    pub fn of(of: Extent, is: Extent) -> ExtentEquation {
+        ExtentEquation { of, is }
     }
 
     /// The symbol, if it is one.
@@ -24,11 +24,11 @@ impl Need {
 }
 
 /// What has to hold for two extents to be equal.
-pub(crate) fn equality_needs(a: &Extent, b: &Extent) -> Option<Need> {
-    let need = |(symbol, is): (String, Extent)| Need::of(Extent::sym(&symbol), is);
+pub(crate) fn equality_needs(a: &Extent, b: &Extent) -> Option<ExtentEquation> {
+    let need = |(symbol, is): (String, Extent)| ExtentEquation::of(Extent::sym(&symbol), is);
     let common = |joined: &Extent, e: &Extent| {
         let all = parts(joined);
-        (all.len() > 1 && all.contains(e)).then(|| Need::of(joined.clone(), e.clone()))
+        (all.len() > 1 && all.contains(e)).then(|| ExtentEquation::of(joined.clone(), e.clone()))
     };
     let found = common(a, b).or_else(|| common(b, a));
     found.or_else(|| symbol_for(a, b).or_else(|| number_for(a, b)).map(need))
@@ -42,7 +42,7 @@ pub(crate) fn is_open(a: &Extent, b: &Extent) -> bool {
 
 /// Extents of one symbol and a number that do not broadcast: they would if the symbol were another number, or 1.
 #[derive(Clone, Debug)]
-pub(crate) struct Misfit {
+pub(crate) struct BroadcastMisfit {
     pub symbol: String,
     pub number: Extent,
     /// What is wrong.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use mlc_dsl::ir::{Common, common_extent};
 
-    fn named(found: Option<Need>) -> Option<String> {
+    fn named(found: Option<ExtentEquation>) -> Option<String> {
         found.map(|need| format!("{} = {}", need.of, need.is))
     }
 

@@ -5,7 +5,7 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, explore};
 use mlc_rewrite::model::rules_model;
 use mlc_rewrite::{pipeline, stdlib};
-use mlc_verify::{CheckOptions, check_library, reach};
+use mlc_verify::{CheckOptions, check_library, commutation_table};
 use std::sync::Arc;
 
 /// What nobody else has declared.
@@ -183,8 +183,8 @@ fn the_laws_of_the_user_s_operators_hold() {
 #[test]
 fn no_operator_lacks_a_law_for_a_movement_without_a_reason() {
     let library = library("");
-    assert_eq!(reach::holes(&library), Vec::<String>::new());
-    let table = reach::table(&library);
+    assert_eq!(commutation_table::holes(&library), Vec::<String>::new());
+    let table = commutation_table::table(&library);
     let row = table.lines().find(|l| l.starts_with("| `wobble`")).expect("a row");
     assert!(row.contains("`transpose_pointwise`"), "{row}");
 }

@@ -1,6 +1,6 @@
-//! Bodies of control flow that is run as it is: each as a model whose types are those of a run.
+//! Subgraphs of control flow that is executed at run time: each as a model that takes its types from the run.
 
-use crate::import::stage::wait::without_graph;
+use crate::import::data_dependent::deferral::without_graph;
 use crate::opaque::free;
 use crate::raw::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::ir::Tensor;

@@ -1,34 +1,34 @@
-//! Import in stages: values that decide what a node is, and that only a run computes.
+//! Data-dependent import: nodes whose meaning depends on values that only a run computes.
 //!
-//! A node that asks for elements which are not known waits, and so do those that read its results: what does not depend on each
-//! other is asked at once. The program that computes the answers can be run, and the model imported again with them.
+//! A node that needs unknown elements is deferred, with all nodes that read its results; independent requests are made together.
+//! A program that computes the values is returned; it is run elsewhere, and the model is imported again with them.
 
-pub(crate) mod kept;
-pub(crate) mod supposed;
-pub(crate) mod wait;
+pub(crate) mod deferral;
+pub(crate) mod passthrough;
+pub(crate) mod symbolic_values;
 
 use super::error::ImportError;
 use super::items::NodeItems;
-use super::{Imported, Importing, Reading, import_as};
+use super::{ImportOptions, ImportOutcome, Imported, import_with_options};
 use crate::raw::{RawModel, RawNode};
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::shape_values::{Known, KnownElement, MAX_ELEMENTS};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Where a question came up: the first result of a node of the main graph, and how many nodes of its bodies were read before.
-pub(crate) type Place = (String, usize);
+/// Where a value is requested: the first result of a node of the main graph, and how many nodes of its subgraphs were read before.
+pub(crate) type RequestSite = (String, usize);
 
-/// The answers so far: equal ones give the same import up to the next question of a node.
+/// Values computed so far: equal ones give the same import up to a node's next request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answers(BTreeMap<Place, Vec<Option<Answer>>>);
+pub struct KnownValues(BTreeMap<RequestSite, Vec<Option<KnownValue>>>);
 
 /// Whole numbers that a symbol may stand for. None and one often mean something of their own, and an end beyond all others is no extent.
 const EXTENTS: std::ops::Range<usize> = 2..1 << 31;
 
-/// What a question is answered by.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
-enum Answer {
+enum KnownValue {
     Elements(Tensor),
     /// A whole number in a tensor of one element, which a symbol stands for.
     Extent {
@@ -38,92 +38,92 @@ enum Answer {
     },
 }
 
-/// Questions that came up together.
+/// Values that are requested together.
 #[derive(Debug, Default)]
-pub struct Questions {
-    pub(crate) all: Vec<(Place, Source)>,
-    /// True if elements of inputs decide an answer, not only their extents.
-    pub of_data: bool,
+pub struct ValueRequests {
+    pub(crate) all: Vec<(RequestSite, ValueSource)>,
+    /// True if some value depends on elements of inputs, not only on their extents.
+    pub data_dependent: bool,
 }
 
-/// Where an answer comes from.
+/// Where a requested value comes from.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum ValueSource {
     /// It is known; `None` if a value must stay unknown, as it is too large to decide anything.
     Known(Option<Tensor>),
     /// It is the next result of the program.
     Computed,
 }
 
-/// Values that must be known before the rest of a model can be imported.
+/// An import that stopped at values which must be computed first.
 #[derive(Debug)]
-pub struct Asked {
+pub struct MissingValues {
     /// Computes them: its outputs.
     pub program: Program,
     /// What they answer.
-    pub questions: Questions,
+    pub requests: ValueRequests,
     /// The error if there is no answer.
     pub error: ImportError,
 }
 
 /// How far an import came.
 #[derive(Debug)]
-pub enum Stage {
+pub enum ImportStage {
     /// To the end.
     Done(Box<Imported>),
-    /// To questions.
-    Asks(Box<Asked>),
+    /// To nodes that need values.
+    NeedsValues(Box<MissingValues>),
 }
 
-/// A model in two parts, the nodes that wait for what only a run computes and those that do not.
+/// A model cut in two: the nodes that need values of a run, and those before them.
 #[derive(Debug)]
-pub struct Cut {
+pub struct ModelCut {
     /// Computes what the rest reads, and then the answers.
     pub program: Program,
     /// What of its outputs the rest reads; those behind are the answers.
     pub passed: usize,
     /// What they answer.
-    pub questions: Questions,
+    pub requests: ValueRequests,
     /// Control flow that comes between the program and the rest.
-    pub controls: Vec<Control>,
+    pub controls: Vec<DeferredControl>,
     /// The rest; its inputs are results of the program and of the control flow, and inputs of the model.
     pub rest: RawModel,
     pub(crate) error: ImportError,
 }
 
-/// A `Loop` or an `If` whose body must be run by itself: its own data decide what it is, or it is too long to be written out.
+/// A `Loop` or an `If` whose subgraphs must be run by themselves: they are data-dependent, or too long to be unrolled.
 #[derive(Debug)]
-pub struct Control {
+pub struct DeferredControl {
     /// The node.
     pub node: RawNode,
     /// Values that it reads by name and that are known.
     pub constants: HashMap<String, Tensor>,
     /// Its bodies: of an `If` that of its condition and the other one. Their own inputs come first, then what they read of the graphs
     /// around them; element types and extents of these are those of a run.
-    pub bodies: Vec<RawModel>,
+    pub subgraphs: Vec<RawModel>,
     /// True if data decide what its body computes.
-    pub of_data: bool,
+    pub data_dependent: bool,
 }
 
 /// How far the import of a part came.
 #[derive(Debug)]
-pub enum Part {
-    /// To the end, or to questions that extents decide.
-    Whole(Stage),
-    /// To questions that a run decides.
-    Cut(Box<Cut>),
+pub enum PartialImport {
+    /// To the end, or to requests that extents decide.
+    Whole(ImportStage),
+    /// To requests that a run decides.
+    Cut(Box<ModelCut>),
 }
 
-impl Answers {
-    /// Answers questions by what their program computes.
-    pub fn add(&mut self, questions: &Questions, computed: Vec<Tensor>) {
+impl KnownValues {
+    /// Adds the values that the program of some requests computed.
+    pub fn add(&mut self, requests: &ValueRequests, computed: Vec<Tensor>) {
         let mut computed = computed.into_iter();
-        for (place, source) in &questions.all {
+        for (place, source) in &requests.all {
             let answer = match source {
-                Source::Known(answer) => answer.clone(),
-                Source::Computed => computed.next().filter(|t| t.len() <= MAX_ELEMENTS),
+                ValueSource::Known(answer) => answer.clone(),
+                ValueSource::Computed => computed.next().filter(|t| t.len() <= MAX_ELEMENTS),
             };
-            let answer = answer.map(Answer::Elements);
+            let answer = answer.map(KnownValue::Elements);
             self.0.entry(place.clone()).or_default().push(answer);
         }
     }
@@ -146,19 +146,19 @@ impl Answers {
     }
 
     /// The same but for whole numbers that may be extents of some elements, for which symbols stand; and the symbols with their values.
-    pub fn opened(&self) -> (Answers, Vec<(String, usize)>) {
+    pub fn opened(&self) -> (KnownValues, Vec<(String, usize)>) {
         let mut symbols = vec![];
         let mut all = self.clone();
-        for ((node, step), answers) in &mut all.0 {
-            for (i, answer) in answers.iter_mut().enumerate() {
-                let Some(Answer::Elements(t)) = answer else { continue };
+        for ((node, step), known_values) in &mut all.0 {
+            for (i, answer) in known_values.iter_mut().enumerate() {
+                let Some(KnownValue::Elements(t)) = answer else { continue };
                 let is_one = t.len() == 1 && t.dtype().is_int();
                 let n = is_one.then(|| usize::try_from(t.get_i128(0)).ok()).flatten();
                 let Some(n) = n.filter(|n| EXTENTS.contains(n)) else { continue };
                 let symbol = format!("asked {i} by {node} {step}");
                 symbols.push((symbol.clone(), n));
                 let (dtype, shape) = (t.dtype(), t.shape().to_vec());
-                *answer = Some(Answer::Extent { dtype, shape, symbol });
+                *answer = Some(KnownValue::Extent { dtype, shape, symbol });
             }
         }
         (all, symbols)
@@ -167,22 +167,22 @@ impl Answers {
     /// The symbols that stand for answers.
     pub fn symbols(&self) -> impl Iterator<Item = &str> {
         self.0.values().flatten().filter_map(|answer| match answer {
-            Some(Answer::Extent { symbol, .. }) => Some(symbol.as_str()),
-            Some(Answer::Elements(_)) | None => None,
+            Some(KnownValue::Extent { symbol, .. }) => Some(symbol.as_str()),
+            Some(KnownValue::Elements(_)) | None => None,
         })
     }
 
-    pub(crate) fn get(&self, place: &Place, question: usize) -> Option<Known> {
+    pub(crate) fn get(&self, place: &RequestSite, question: usize) -> Option<Known> {
         match self.0.get(place)?.get(question)?.as_ref()? {
-            Answer::Elements(t) => Known::of(t),
-            Answer::Extent { dtype, shape, symbol } => {
+            KnownValue::Elements(t) => Known::of(t),
+            KnownValue::Extent { dtype, shape, symbol } => {
                 let elements = vec![KnownElement::Int(Extent::sym(symbol))];
                 Some(Known { dtype: *dtype, shape: shape.clone(), elements })
             }
         }
     }
 
-    pub(crate) fn count(&self, place: &Place) -> usize {
+    pub(crate) fn count(&self, place: &RequestSite) -> usize {
         self.0.get(place).map_or(0, Vec::len)
     }
 }
@@ -191,12 +191,12 @@ impl Answers {
 ///
 /// # Errors
 /// A node that no value would make readable.
-pub fn import_stage(
+pub fn import_with_values(
     raw: &RawModel,
     library: &Library,
-    answers: &Answers,
-) -> Result<Stage, ImportError> {
-    staged(raw, library, &of(answers, false))
+    known_values: &KnownValues,
+) -> Result<ImportStage, ImportError> {
+    staged(raw, library, &of(known_values, false))
 }
 
 /// The same of nodes of a model whose declarations are known.
@@ -206,19 +206,27 @@ pub fn import_stage(
 pub fn import_nodes(
     raw: &RawModel,
     library: &Library,
-    answers: &Answers,
+    known_values: &KnownValues,
     items: &NodeItems<'_>,
-) -> Result<Stage, ImportError> {
-    let answers = answers.clone();
+) -> Result<ImportStage, ImportError> {
+    let known_values = known_values.clone();
     let waits = true;
-    staged(raw, library, &Reading { answers, items: Some(items), waits, ..Reading::default() })
+    staged(
+        raw,
+        library,
+        &ImportOptions { known_values, items: Some(items), waits, ..ImportOptions::default() },
+    )
 }
 
-fn staged(raw: &RawModel, library: &Library, reading: &Reading<'_>) -> Result<Stage, ImportError> {
-    match import_as(raw.clone(), library, reading)? {
-        Importing::Done(imported) => Ok(Stage::Done(imported)),
-        Importing::Asks(asked) => Ok(Stage::Asks(asked)),
-        Importing::Cut(cut) => Err(cut.error),
+fn staged(
+    raw: &RawModel,
+    library: &Library,
+    options: &ImportOptions<'_>,
+) -> Result<ImportStage, ImportError> {
+    match import_with_options(raw.clone(), library, options)? {
+        ImportOutcome::Done(imported) => Ok(ImportStage::Done(imported)),
+        ImportOutcome::NeedsValues(asked) => Ok(ImportStage::NeedsValues(asked)),
+        ImportOutcome::Cut(cut) => Err(cut.error),
     }
 }
 
@@ -227,18 +235,23 @@ fn staged(raw: &RawModel, library: &Library, reading: &Reading<'_>) -> Result<St
 ///
 /// # Errors
 /// A node that no value would make readable.
-pub fn import_part(
+pub fn import_and_cut(
     raw: &RawModel,
     library: &Library,
-    answers: &Answers,
-) -> Result<Part, ImportError> {
-    Ok(match import_as(raw.clone(), library, &of(answers, true))? {
-        Importing::Done(imported) => Part::Whole(Stage::Done(imported)),
-        Importing::Asks(asked) => Part::Whole(Stage::Asks(asked)),
-        Importing::Cut(cut) => Part::Cut(cut),
+    known_values: &KnownValues,
+) -> Result<PartialImport, ImportError> {
+    Ok(match import_with_options(raw.clone(), library, &of(known_values, true))? {
+        ImportOutcome::Done(imported) => PartialImport::Whole(ImportStage::Done(imported)),
+        ImportOutcome::NeedsValues(asked) => PartialImport::Whole(ImportStage::NeedsValues(asked)),
+        ImportOutcome::Cut(cut) => PartialImport::Cut(cut),
     })
 }
 
-fn of(answers: &Answers, cuts: bool) -> Reading<'static> {
-    Reading { answers: answers.clone(), waits: true, cuts, ..Reading::default() }
+fn of(known_values: &KnownValues, cuts: bool) -> ImportOptions<'static> {
+    ImportOptions {
+        known_values: known_values.clone(),
+        waits: true,
+        cuts,
+        ..ImportOptions::default()
+    }
 }

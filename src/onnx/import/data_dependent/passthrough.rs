@@ -1,37 +1,37 @@
-//! Nodes that are kept as they are: the types of their results, and what may still be read behind them.
+//! Passthrough (opaque) nodes, which are kept as they are: the types of their results, and what can still be imported after them.
 //!
-//! An extent that only a run computes is a symbol of the result that has it. What does not fit such an extent is no mistake
-//! of the model: the node that it happens to is kept, too.
+//! A data-dependent extent is a fresh symbol. Where another node does not fit such an extent, the model is not at fault: that
+//! node is kept, too.
 
 use super::super::Importer;
 use super::super::error::ImportError;
 use super::super::value::{NodeValue, origin};
-use crate::bodies;
-use crate::bodies::{Outer, ResultType};
 use crate::opaque;
 use crate::raw::{RawDim, RawGraph, RawNode, RawValueInfo};
+use crate::subgraphs;
+use crate::subgraphs::{OuterValue, ResultType};
 use mlc_dsl::ir::{Extent, Type, Value};
 use mlc_dsl::shown;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Why nothing is known of the type of a value.
+/// Why the type of a value is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untyped {
+pub(crate) enum UntypedReason {
     /// Nothing declares what makes it.
     Foreign,
     /// Only a run knows it.
-    OfData,
+    DataDependent,
 }
 
-/// Extents that only a run computes.
+/// Symbols of data-dependent extents.
 #[derive(Default)]
-pub(crate) struct OfData {
+pub(crate) struct DataDependentExtents {
     symbols: HashSet<String>,
     /// The symbol of each extent that was computed from what is supposed.
     named: HashMap<Extent, Extent>,
 }
 
-impl OfData {
+impl DataDependentExtents {
     fn is_in(&self, extent: &Extent) -> bool {
         !self.symbols.is_empty() && extent.symbols().iter().any(|s| self.symbols.contains(&**s))
     }
@@ -39,13 +39,13 @@ impl OfData {
 
 impl Importer<'_> {
     /// True if the current node failed where an extent stands that only a run computes.
-    pub(crate) fn is_of_data(&self, node: &RawNode) -> bool {
-        if let Some(need) = self.sheet.conflict() {
-            return self.of_data.is_in(&need.of) || self.of_data.is_in(&need.is);
+    pub(crate) fn is_data_dependent(&self, node: &RawNode) -> bool {
+        if let Some(need) = self.draft.conflict() {
+            return self.data_dependent.is_in(&need.of) || self.data_dependent.is_in(&need.is);
         }
         let read = opaque::reads(node);
         let mut tensors = read.iter().filter_map(|n| self.values.get(n)?.tensor());
-        tensors.any(|v| self.sheet.builder.ty(v).shape.iter().any(|e| self.of_data.is_in(e)))
+        tensors.any(|v| self.draft.builder.ty(v).shape.iter().any(|e| self.data_dependent.is_in(e)))
     }
 
     /// A name of a symbol that nothing bears.
@@ -59,15 +59,15 @@ impl Importer<'_> {
 
     /// Keeps a node as it is. A result whose type is not known is known to other such nodes only.
     pub(crate) fn keep(&mut self, node: &RawNode, why: ImportError) {
-        self.sheet.take_conflict();
-        self.sheet.take_needed_fact();
+        self.draft.take_conflict();
+        self.draft.take_needed_fact();
         let mut node = node.clone();
         self.hoist(&mut node);
         let by_data = matches!(why, ImportError::Undecided { .. });
         let mut types: Vec<Option<Type>> = vec![];
         for name in &node.outputs {
             let read = self.values.remove(name).and_then(|v| v.tensor());
-            let read = read.map(|v| self.sheet.builder.ty(v).clone());
+            let read = read.map(|v| self.draft.builder.ty(v).clone());
             let declared = self.declared.get(name).filter(|info| is_complete(info)).cloned();
             types.push(read.or_else(|| self.input_type(&declared?).ok()));
         }
@@ -78,14 +78,15 @@ impl Importer<'_> {
         for (ty, name) in types.into_iter().zip(&node.outputs).filter(|(_, n)| !n.is_empty()) {
             let declared = self.declared.get(name).cloned();
             let Some(ty) = ty.or_else(|| self.input_type(&declared?).ok()) else {
-                let why = if by_data { Untyped::OfData } else { Untyped::Foreign };
+                let why =
+                    if by_data { UntypedReason::DataDependent } else { UntypedReason::Foreign };
                 self.untyped.insert(name.clone(), why);
                 continue;
             };
             let symbols = ty.shape.iter().flat_map(Extent::symbols).map(|s| s.to_string());
             let own: Vec<String> = symbols.filter(|s| !self.symbols.contains(s)).collect();
-            self.of_data.symbols.extend(own.into_iter().filter(|_| by_data));
-            let v = self.sheet.builder.input(name, ty);
+            self.data_dependent.symbols.extend(own.into_iter().filter(|_| by_data));
+            let v = self.draft.builder.input(name, ty);
             self.values.insert(name.clone(), NodeValue::Tensor(v));
         }
         self.opaque.nodes.push((node, why));
@@ -101,37 +102,37 @@ impl Importer<'_> {
         for (result, name) in found.unwrap_or_default().into_iter().zip(&node.outputs) {
             types.push(result.map(|ResultType { dtype, shape }| {
                 let extents = shape.into_iter().enumerate();
-                Type::new(dtype, extents.map(|(i, e)| self.of_data(name, i, e)).collect())
+                Type::new(dtype, extents.map(|(i, e)| self.data_dependent(name, i, e)).collect())
             }));
         }
         types
     }
 
     /// An extent of a result, a symbol if only a run computes it.
-    fn of_data(&mut self, name: &str, axis: usize, extent: Option<Extent>) -> Extent {
+    fn data_dependent(&mut self, name: &str, axis: usize, extent: Option<Extent>) -> Extent {
         if let Some(e) = &extent {
-            if !self.sheet.is_supposed(e) {
+            if !self.draft.mentions_symbolic_value(e) {
                 return e.clone();
             }
-            if let Some(symbol) = self.of_data.named.get(e) {
+            if let Some(symbol) = self.data_dependent.named.get(e) {
                 return symbol.clone();
             }
         }
         let symbol = self.fresh_symbol(name, axis);
-        self.of_data.symbols.insert(symbol.clone());
+        self.data_dependent.symbols.insert(symbol.clone());
         let symbol = Extent::sym(&symbol);
-        extent.map(|e| self.of_data.named.insert(e, symbol.clone()));
+        extent.map(|e| self.data_dependent.named.insert(e, symbol.clone()));
         symbol
     }
 
     fn types_by_item(&mut self, node: &RawNode) -> Option<Vec<Option<ResultType>>> {
         let item = self.items.find(node)?;
-        self.sheet.begin_node();
-        self.sheet.suppose();
+        self.draft.begin_node();
+        self.draft.begin_symbolic_values();
         let read = self.read_item(item, node);
-        self.sheet.stop_supposing();
+        self.draft.end_symbolic_values();
         let of = |v: Value| {
-            let Type { dtype, shape } = self.sheet.builder.ty(v).clone();
+            let Type { dtype, shape } = self.draft.builder.ty(v).clone();
             ResultType { dtype, shape: shape.into_iter().map(Some).collect() }
         };
         Some(read.ok()?.into_iter().map(|v| v.map(of)).collect())
@@ -140,12 +141,12 @@ impl Importer<'_> {
     pub(crate) fn types_by_bodies(&self, node: &RawNode) -> Option<Vec<Option<ResultType>>> {
         let outer = |name: &str| {
             let v = self.values.get(name)?.tensor()?;
-            Some(match self.sheet.builder.program().as_const(v) {
-                Some(tensor) => Outer::Constant(tensor.clone()),
-                None => Outer::Typed(self.sheet.builder.ty(v).clone()),
+            Some(match self.draft.builder.program().as_const(v) {
+                Some(tensor) => OuterValue::Constant(tensor.clone()),
+                None => OuterValue::Typed(self.draft.builder.ty(v).clone()),
             })
         };
-        Some(bodies::find(node, self.opsets, self.sheet.library(), &outer)?.results)
+        Some(subgraphs::find(node, self.opsets, self.draft.library(), &outer)?.results)
     }
 
     /// Refuses to read what reads a value of unknown type.
@@ -158,10 +159,10 @@ impl Importer<'_> {
             return Ok(());
         };
         let reason = format!("it reads `{}`, whose type is not known", shown(&name));
-        if why == Untyped::OfData {
-            return Err(ImportError::node(node, reason).of_data());
+        if why == UntypedReason::DataDependent {
+            return Err(ImportError::node(node, reason).data_dependent());
         }
-        let reason = self.sheet.unsupported(reason);
+        let reason = self.draft.unsupported(reason);
         let help = "`onnx.shape_inference` may find the type, or declare the operator that computes it with an \
                     `onnx` item in a --rules file";
         Err(ImportError::Node { node: node.label(), reason, help: help.into() })

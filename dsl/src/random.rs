@@ -1,7 +1,10 @@
-//! Reproducible random numbers: the same seed gives the same campaign everywhere, and the same samples of a
-//! law on any thread.
+//! Reproducible pseudo-random numbers for sampling and fuzzing: the same seed gives the same stream on every
+//! machine and thread. Never seeded by a clock or the system.
 
-/// A small generator (SplitMix64).
+/// Elements of random string tensors: they parse as numbers, as some operators require.
+pub const NUMERALS: &[&str] = &["0", "1", "2", "10", "12"];
+
+/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -11,8 +14,13 @@ impl Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
+    /// The stream whose initial SplitMix64 state is `seed` itself.
+    pub fn from_state(seed: u64) -> Random {
+        Random(seed)
+    }
+
     /// The stream of a seed and a name.
-    pub fn of(seed: u64, name: &str) -> Random {
+    pub fn of_name(seed: u64, name: &str) -> Random {
         let mut h = 0xcbf2_9ce4_8422_2325u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for b in name.bytes() {
             h = (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -20,7 +28,7 @@ impl Random {
         Random(h)
     }
 
-    /// A stream of its own, split off this one.
+    /// An independent stream, split off this one.
     pub fn fork(&mut self) -> Random {
         Random(self.bits())
     }

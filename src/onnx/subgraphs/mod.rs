@@ -1,13 +1,13 @@
-//! Bodies of control flow that is kept: each as a model of its own, and the types of what the node yields.
+//! Subgraphs of control-flow nodes that are kept: each as a model of its own, and the types of the node's results.
 //!
 //! A state of a loop has the type that it begins with, unless the body changes it: an extent that changes is a symbol. So
 //! the types hold before every repetition if they hold before the first one. Nothing is executed or rewritten here.
 
-pub(crate) mod of_run;
+pub(crate) mod at_run;
 
 use super::export::value_info;
-use super::import::control::scan::{Way, ways};
-use super::import::{Loops, import_keeping};
+use super::import::control::scan::{ScanDirection, scan_directions};
+use super::import::{Loops, import_with_opaque_nodes};
 use super::opaque::free;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode};
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
@@ -19,7 +19,7 @@ const MOST_ROUNDS: usize = 8;
 
 /// A value that a body sees from outside.
 #[derive(Clone, Debug)]
-pub enum Outer {
+pub enum OuterValue {
     /// It is computed.
     Typed(Type),
     /// It is known.
@@ -28,7 +28,7 @@ pub enum Outer {
 
 /// A body as a model: its own inputs come first, then what it reads of the graphs around it.
 #[derive(Debug)]
-pub struct Body {
+pub struct SubgraphModel {
     /// The attribute that holds it.
     pub attribute: String,
     /// Names of inputs and outputs are those of the body.
@@ -43,18 +43,18 @@ pub(super) struct ResultType {
 }
 
 /// The bodies of a node.
-pub(super) struct Bodies {
-    pub models: Vec<Body>,
+pub(super) struct Subgraphs {
+    pub models: Vec<SubgraphModel>,
     pub results: Vec<Option<ResultType>>,
 }
 
 /// The bodies of a node that was kept, with what `outer` says of the values around it; `None` if they cannot be typed.
-pub fn bodies(
+pub fn subgraphs(
     node: &RawNode,
     opsets: &BTreeMap<String, i64>,
     library: &Library,
-    outer: &dyn Fn(&str) -> Option<Outer>,
-) -> Option<Vec<Body>> {
+    outer: &dyn Fn(&str) -> Option<OuterValue>,
+) -> Option<Vec<SubgraphModel>> {
     Some(find(node, opsets, library, outer)?.models)
 }
 
@@ -62,8 +62,8 @@ pub(super) fn find(
     node: &RawNode,
     opsets: &BTreeMap<String, i64>,
     library: &Library,
-    outer: &dyn Fn(&str) -> Option<Outer>,
-) -> Option<Bodies> {
+    outer: &dyn Fn(&str) -> Option<OuterValue>,
+) -> Option<Subgraphs> {
     let finder = Finder { node, opsets, library, outer };
     match (node.domain.as_str(), node.op_type.as_str()) {
         ("", "If") => finder.branches(),
@@ -78,7 +78,7 @@ struct Finder<'a> {
     node: &'a RawNode,
     opsets: &'a BTreeMap<String, i64>,
     library: &'a Library,
-    outer: &'a dyn Fn(&str) -> Option<Outer>,
+    outer: &'a dyn Fn(&str) -> Option<OuterValue>,
 }
 
 /// A body that was read, with the extents outside that its symbols stand for.
@@ -111,12 +111,12 @@ impl Finder<'_> {
     fn given(&self, input: usize) -> Option<Type> {
         let name = self.node.inputs.get(input).filter(|n| !n.is_empty())?;
         Some(match (self.outer)(name)? {
-            Outer::Typed(ty) => ty,
-            Outer::Constant(t) => Type::known(t.dtype(), t.shape()),
+            OuterValue::Typed(ty) => ty,
+            OuterValue::Constant(t) => Type::known(t.dtype(), t.shape()),
         })
     }
 
-    fn branches(&self) -> Option<Bodies> {
+    fn branches(&self) -> Option<Subgraphs> {
         let mut models = vec![];
         let mut results: Option<Vec<Option<ResultType>>> = None;
         for attribute in ["then_branch", "else_branch"] {
@@ -128,12 +128,12 @@ impl Finder<'_> {
                     other.into_iter().zip(of_branch).map(|(a, b)| either(a?, b)).collect()
                 }
             });
-            models.push(Body { attribute: attribute.into(), model: body.model });
+            models.push(SubgraphModel { attribute: attribute.into(), model: body.model });
         }
-        Some(Bodies { models, results: results? })
+        Some(Subgraphs { models, results: results? })
     }
 
-    fn repeated(&self) -> Option<Bodies> {
+    fn repeated(&self) -> Option<Subgraphs> {
         let graph = self.graph("body")?;
         let states = self.node.inputs.len().checked_sub(2)?;
         let mut types = vec![number(graph, 0, DType::I64)?, number(graph, 1, DType::Bool)?];
@@ -148,7 +148,7 @@ impl Finder<'_> {
             made.shape.insert(0, trips.clone());
             results.push(Some(made));
         }
-        Some(self.bodies(body, results))
+        Some(self.subgraphs(body, results))
     }
 
     /// How often a loop runs, if that is a constant and nothing ends it before.
@@ -156,8 +156,8 @@ impl Finder<'_> {
         let constant = |input: usize| {
             let name = self.node.inputs.get(input).filter(|n| !n.is_empty())?;
             match (self.outer)(name)? {
-                Outer::Constant(t) if t.len() == 1 => Some(t.get_i64(0)),
-                Outer::Constant(_) | Outer::Typed(_) => None,
+                OuterValue::Constant(t) if t.len() == 1 => Some(t.get_i64(0)),
+                OuterValue::Constant(_) | OuterValue::Typed(_) => None,
             }
         };
         let is_given = |input: usize| self.node.inputs.get(input).is_some_and(|n| !n.is_empty());
@@ -167,15 +167,16 @@ impl Finder<'_> {
         Some(Extent::from(constant(0)?.max(0)))
     }
 
-    fn scanned(&self) -> Option<Bodies> {
+    fn scanned(&self) -> Option<Subgraphs> {
         let graph = self.graph("body")?;
         let sequences = self.node.attrs.get("num_scan_inputs")?.as_int()?;
         let sequences = usize::try_from(sequences).ok()?;
         let states = self.node.inputs.len().checked_sub(sequences)?;
         let made = graph.outputs.len().checked_sub(states)?;
         let mut types = (0..states).map(|i| self.given(i)).collect::<Option<Vec<_>>>()?;
-        let ways_of =
-            |axes: &str, directions: &str, count| ways(self.node, axes, directions, count);
+        let ways_of = |axes: &str, directions: &str, count| {
+            scan_directions(self.node, axes, directions, count)
+        };
         let reads = ways_of("scan_input_axes", "scan_input_directions", sequences).ok()?;
         let makes = ways_of("scan_output_axes", "scan_output_directions", made).ok()?;
         let mut length = None;
@@ -192,12 +193,12 @@ impl Finder<'_> {
             made.shape.insert(place(way, ty.rank() + 1)?, length.clone());
             results.push(Some(made));
         }
-        Some(self.bodies(body, results))
+        Some(self.subgraphs(body, results))
     }
 
-    fn bodies(&self, body: ReadBody, results: Vec<Option<ResultType>>) -> Bodies {
-        let models = vec![Body { attribute: "body".into(), model: body.model }];
-        Bodies { models, results }
+    fn subgraphs(&self, body: ReadBody, results: Vec<Option<ResultType>>) -> Subgraphs {
+        let models = vec![SubgraphModel { attribute: "body".into(), model: body.model }];
+        Subgraphs { models, results }
     }
 
     /// The types of a body's inputs that hold before every repetition, from those before the first one. The states are the
@@ -252,8 +253,8 @@ impl Finder<'_> {
         own.inputs = graph.inputs.iter().zip(types).map(|(i, t)| info(&i.name, t)).collect();
         for name in free(graph) {
             match (self.outer)(&name)? {
-                Outer::Typed(ty) => own.inputs.push(info(&name, &ty)),
-                Outer::Constant(tensor) => drop(own.initializers.insert(name, tensor)),
+                OuterValue::Typed(ty) => own.inputs.push(info(&name, &ty)),
+                OuterValue::Constant(tensor) => drop(own.initializers.insert(name, tensor)),
             }
         }
         // An extent that a state makes open is no extent outside.
@@ -261,7 +262,8 @@ impl Finder<'_> {
         let opset_imports = self.opsets.clone();
         let model = RawModel { ir_version: 8, opset_imports, graph: own, ..RawModel::default() };
         let imported =
-            import_keeping(model.clone(), self.library, &BTreeSet::new(), Loops::Kept).ok()?;
+            import_with_opaque_nodes(model.clone(), self.library, &BTreeSet::new(), Loops::Kept)
+                .ok()?;
         // Two extents of a body that would have to be equal need not be.
         if !imported.assumed.is_empty() {
             return None;
@@ -314,7 +316,7 @@ fn number(graph: &RawGraph, input: usize, dtype: DType) -> Option<Type> {
 }
 
 /// The place of an axis among so many.
-fn place(way: &Way, rank: usize) -> Option<usize> {
+fn place(way: &ScanDirection, rank: usize) -> Option<usize> {
     let axis = if way.axis < 0 { way.axis + rank as i64 } else { way.axis };
     usize::try_from(axis).ok().filter(|&a| a < rank)
 }

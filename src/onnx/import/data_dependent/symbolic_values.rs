@@ -1,4 +1,4 @@
-//! Elements that only a run computes, as symbols: what the types of a kept node's results are found with.
+//! Symbolic elements in place of values that only a run computes: they give the result types of passthrough nodes.
 //!
 //! Such a symbol never leaves the import: an extent that depends on one becomes a symbol of the result's own.
 
@@ -11,16 +11,16 @@ use std::sync::Arc;
 /// Values with more elements than this are data, and decide no shape.
 const MOST: usize = 64;
 
-/// What is supposed.
+/// The symbolic elements, and whether they are in use.
 #[derive(Default)]
-pub(crate) struct Supposed {
+pub(crate) struct SymbolicValues {
     is_on: bool,
     /// By value, and the node that it is supposed for (0 if it is the same for all).
     elements: HashMap<(Value, usize), Rc<Known>>,
     symbols: HashSet<Arc<str>>,
 }
 
-impl Supposed {
+impl SymbolicValues {
     pub fn turn(&mut self, on: bool) {
         self.is_on = on;
     }
