@@ -1,8 +1,8 @@
 //! FlashAttention: `softmax(QKᵀ)·V` tile by tile, never materialising the scores.
 //!
-//! The online softmax keeps a running sum and maximum per row, and rescales sums when the maximum grows (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
-//! "FlashAttention", 2022). The bits of a row depend on the keys only, never on how rows are divided into tasks.
-//! Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
+//! The online softmax keeps a running sum and maximum per row, and rescales sums when the maximum grows (M. Milakov, N. Gimelshein, "Online
+//! normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022). The bits of a row depend on the keys only, never on how
+//! rows are divided into tasks. Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
 
 use crate::gemm::Matrix;
 use crate::gemm::PackedBlock;

@@ -74,7 +74,8 @@ pub static NEW: [f32; 32] = {
     new
 };
 
-/// Defines `reduce_rows`, `largest`, `exponentials` and `online_softmax` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
+/// Defines `reduce_rows`, `largest`, `exponentials` and `online_softmax` for a level, whose module defines `Vector`, `LANES`, the operations on
+/// it and `exp`.
 macro_rules! rows {
     ($(#[$feature:meta])*) => {
         use crate::math;
