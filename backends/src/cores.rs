@@ -1,9 +1,9 @@
-//! Which cores the workers compute on: any of those that the process may use but the one that their caller computes on.
+//! The workers' core affinity: any core of the process but their caller's.
 //!
-//! A scheduler may wake a thread on the core of the one that wakes it while another core is idle: the guest of a hypervisor can take a
-//! halted virtual core for one that is busy. The two then share a core until loads are balanced, for longer than most runs take.
+//! A scheduler may wake a thread on its waker's core while another core is idle: a hypervisor's guest can take a halted virtual core for a
+//! busy one. The two then share a core until the load is balanced, longer than most runs take.
 //!
-//! Never fails: where the system has no such calls, or refuses them, it chooses the cores itself.
+//! Never fails: where the system lacks or refuses affinity, its scheduler decides.
 
 #[cfg(target_os = "linux")]
 pub use linux::Cores;

@@ -1,4 +1,4 @@
-//! Why a device does not do what it is asked.
+//! Errors of devices.
 //!
 //! Plain data, for messages; never depends on a device being there.
 

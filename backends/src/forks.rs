@@ -1,4 +1,4 @@
-//! What a process does when it has been forked: a library that lives in another's process, such as an interpreter, must expect it.
+//! Fork handlers: a library inside another process, such as a Python interpreter, must expect to be forked.
 
 /// Has a function called in every child of this process, by the thread that forks, before the fork returns there. It must not wait for a lock that
 /// another thread may hold: that thread is not there to let go of it.

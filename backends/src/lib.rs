@@ -1,6 +1,6 @@
-//! What a backend is, what backends share, and the first of them: the float64 reference interpreter.
+//! The backend interface, what backends share, and the float64 reference interpreter.
 //!
-//! One trait: take a [`Plan`], run it. A backend never decides what is equal.
+//! One trait: compile a [`Plan`], run it. A backend never decides what is equal.
 
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;

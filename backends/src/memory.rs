@@ -1,4 +1,4 @@
-//! How many bytes this process may still allocate, as far as the system tells.
+//! The memory that this process may still allocate.
 //!
 //! Never allocates to find out, and never relies on a single figure: the minimum of the machine's free memory, the
 //! limits of the process's control groups and of its address space counts.

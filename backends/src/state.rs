@@ -1,4 +1,4 @@
-//! Values that one run hands to the next: tensors, or the valid part of memory that has room for more.
+//! The states that one run passes to the next: tensors, or the valid part of growable memory.
 
 use crate::BackendError;
 use bytes::Bytes;

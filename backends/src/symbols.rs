@@ -1,4 +1,4 @@
-//! Binds the symbols of a program to the extents of a run.
+//! Bindings of a program's symbols to the extents of a run.
 
 use crate::BackendError;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};

@@ -1,13 +1,11 @@
-//! The threads of the process that help with the work of others. There is one set of them, started when work is first
-//! shared: sessions have none of their own, so several at once do not take more cores than there are.
+//! The process-wide thread pool, started on first use. Sessions have no threads of their own, so several at once never oversubscribe the
+//! cores.
 //!
-//! Never decides how work is cut, and never what a task computes: results do not depend on who computes them.
+//! Never decides how work is divided, nor what a task computes: results do not depend on who computes them.
 //!
-//! A region of tasks is open while its caller computes it. Whoever helps begins with its own range of the tasks, the same
-//! in every region, so that what a core holds in its cache is read there again, and then takes what is left of the others'.
-//! A process that is forked has none of its parent's threads: it gets a set of its own.
-//! Between two regions a worker waits a moment for the next one before it sleeps: waking takes longer than most regions.
-//! The core of a region's caller is left to it (`cores.rs`).
+//! A parallel region is open while its caller computes it. A helper starts with its own range of tasks, the same in every region, so that its
+//! cache is warm, and then steals from the other ranges. A forked process starts its own threads. Between regions a worker spins briefly before
+//! it sleeps: waking costs more than most regions. A region's caller keeps its core to itself (`cores.rs`).
 
 use crate::cores::Cores;
 use std::any::Any;

@@ -12,7 +12,7 @@ pub use roofline::Roofline;
 use std::sync::Arc;
 
 mod attention;
-mod blocks;
+mod block_quantized;
 mod channels_last;
 mod conv;
 mod data_movement;
@@ -70,7 +70,7 @@ impl Cpu {
 /// The vectors that kernels are computed in here, as people call them.
 pub fn vectors() -> &'static str {
     match simd::level() {
-        simd::VectorLevel::V4 if simd::has_halves() => "AVX-512 in halves",
+        simd::VectorLevel::V4 if simd::is_double_pumped() => "AVX-512 in halves",
         simd::VectorLevel::V4 => "AVX-512",
         simd::VectorLevel::V3 => "AVX2",
         simd::VectorLevel::Neon => "NEON",

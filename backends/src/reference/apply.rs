@@ -120,7 +120,7 @@ fn element_by_element(
     reference: &Reference,
     callable: &Callable,
     code: &MeaningCode,
-    tables: &Vec<Elements>,
+    tables: &[Elements],
     ty: &Type,
     args: &[Array],
 ) -> Result<Array, String> {

@@ -1,4 +1,4 @@
-//! Evaluates recurrences: at each step the results that have its axis, in their order, then the other results.
+//! Evaluates recurrences: at each step the results along its axis, in order; then the other results.
 //!
 //! A step reads what earlier ones have written, so steps are never evaluated out of order or at the same time.
 

@@ -5,7 +5,7 @@
 use super::{Attention, TILE};
 use crate::gemm::Matrix;
 use crate::runtime::threads::SharedSlice;
-use mlc_vector::strided_rows::{MOST, Rows, add_weighed};
+use mlc_vector::strided_rows::{MOST, Rows, add_weighted};
 use std::ops::Range;
 
 /// Most queries of the decode phase: those of a group of heads that share their keys (GQA), for one row.
@@ -34,7 +34,7 @@ impl Attention {
             let lines = weights.len() / pitch;
             // SAFETY: every row is written by one task.
             let out = unsafe { out.part(first + i * MOST * self.e, lines * self.e) };
-            add_weighed(weights, pitch, values, out, lines);
+            add_weighted(weights, pitch, values, out, lines);
         }
     }
 }

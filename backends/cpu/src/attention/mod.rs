@@ -1,8 +1,8 @@
 //! FlashAttention: `softmax(QKᵀ)·V` tile by tile, never materialising the scores.
 //!
-//! The online softmax keeps a running sum and maximum per row, and rescales sums when the maximum grows (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
-//! "FlashAttention", 2022). The bits of a row depend on the keys only, never on how rows are divided into tasks.
-//! Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
+//! The online softmax keeps a running sum and maximum per row, and rescales sums when the maximum grows (M. Milakov, N. Gimelshein, "Online
+//! normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022). The bits of a row depend on the keys only, never on how
+//! rows are divided into tasks. Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
 
 use crate::gemm::Matrix;
 use crate::gemm::PackedBlock;
@@ -14,7 +14,7 @@ use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorV
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use mlc_vector::epilogue::NO_EPILOGUE;
-use mlc_vector::rows::{Weighed, weigh};
+use mlc_vector::rows::{OnlineSoftmaxRows, online_softmax};
 use mlc_vector::simd;
 use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput, shape, strip_panels};
 use mlc_vector::transpose::LINES;
@@ -55,15 +55,15 @@ pub const SELECT: KernelFactory = |s| make(s, Masking::Select(s.float(1)? as f32
 
 /// Strides of a matrix, the last two axes.
 #[derive(Clone, Copy)]
-struct Steps {
+struct MatrixStrides {
     row: isize,
     col: isize,
 }
 
-impl Steps {
-    fn of(l: &Layout) -> Option<Steps> {
+impl MatrixStrides {
+    fn of(l: &Layout) -> Option<MatrixStrides> {
         let &[.., row, col] = l.strides.as_slice() else { return None };
-        Some(Steps { row, col })
+        Some(MatrixStrides { row, col })
     }
 }
 
@@ -77,10 +77,10 @@ struct Attention {
     t: usize,
     d: usize,
     e: usize,
-    q: Steps,
-    k: Steps,
-    v: Steps,
-    mask: Steps,
+    q: MatrixStrides,
+    k: MatrixStrides,
+    v: MatrixStrides,
+    mask: MatrixStrides,
 }
 
 fn make(spec: &KernelSpec<'_>, masking: Masking) -> Option<Box<dyn Kernel>> {
@@ -116,10 +116,10 @@ fn make(spec: &KernelSpec<'_>, masking: Masking) -> Option<Box<dyn Kernel>> {
         t,
         d,
         e,
-        q: Steps::of(&q.layout)?,
-        k: Steps::of(&k.layout)?,
-        v: Steps::of(&v.layout)?,
-        mask: Steps::of(mask)?,
+        q: MatrixStrides::of(&q.layout)?,
+        k: MatrixStrides::of(&k.layout)?,
+        v: MatrixStrides::of(&v.layout)?,
+        mask: MatrixStrides::of(mask)?,
     }))
 }
 
@@ -190,80 +190,88 @@ impl Attention {
         let packed_values = if direct { 0 } else { right_len(e, most) };
         let lens = [whole * d, right_len(most, d), part * pitch, held, packed_values];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
-            with_scratch::<f32, 4, _>([high, high, part, most], |[tops, sums, shrinks, line]| {
-                // Without features there is nothing to pack: all scores are zero.
-                match lines {
-                    _ if d == 0 => {}
-                    true => copy_lines(&q, rows.clone(), d, packed),
-                    false => pack_left(&q, rows.clone(), 0..d, wide, packed),
-                }
-                tops[..high].fill(f32::NEG_INFINITY);
-                sums[..high].fill(0.0);
-                let first = (head * self.s + rows.start) * e;
-                if direct {
-                    // SAFETY: every row is written by one task.
-                    unsafe { out.part(first, high * e) }.fill(0.0);
-                }
-                for c in (0..self.t).step_by(TILE) {
-                    let cols = c..(c + TILE).min(self.t);
-                    let n = cols.len();
-                    if d > 0 {
-                        pack_right(&keys, 0..d, cols.clone(), right);
+            with_scratch::<f32, 4, _>(
+                [high, high, part, most],
+                |[maxima, sums, rescales, line]| {
+                    // Without features there is nothing to pack: all scores are zero.
+                    match lines {
+                        _ if d == 0 => {}
+                        true => copy_lines(&q, rows.clone(), d, packed),
+                        false => pack_left(&q, rows.clone(), 0..d, wide, packed),
                     }
-                    if !direct {
-                        pack_right(&v, cols.clone(), 0..e, values);
+                    maxima[..high].fill(f32::NEG_INFINITY);
+                    sums[..high].fill(0.0);
+                    let first = (head * self.s + rows.start) * e;
+                    if direct {
+                        // SAFETY: every row is written by one task.
+                        unsafe { out.part(first, high * e) }.fill(0.0);
                     }
-                    for from in (0..high).step_by(part) {
-                        let m = part.min(high - from);
-                        let sizes = AttentionSizes { m, n, k: d, wide };
-                        let all = SharedSlice::new(&mut scores[..m * pitch]);
-                        let left = &packed[from * d..];
-                        match lines {
-                            true => product_in_place(
-                                sizes,
-                                left,
-                                d,
-                                right,
-                                ResultRows { out: &all, first: 0, stride: pitch },
-                                false,
-                            ),
-                            false => product(
-                                sizes,
-                                left,
-                                right,
-                                ResultRows { out: &all, first: 0, stride: pitch },
-                                false,
-                            ),
+                    for c in (0..self.t).step_by(TILE) {
+                        let cols = c..(c + TILE).min(self.t);
+                        let n = cols.len();
+                        if d > 0 {
+                            pack_right(&keys, 0..d, cols.clone(), right);
                         }
-                        let state = OnlineSoftmax {
-                            tops: &mut tops[from..from + m],
-                            sums: &mut sums[from..from + m],
-                            shrinks: &mut shrinks[..m],
-                        };
-                        let scores = &mut scores[..m * pitch];
-                        let tile = ScoreTile { scores, pitch, row: rows.start + from, cols: &cols };
-                        self.exponentiate(data.mask, mask_at, tile, state, line);
-                        if c > 0 {
-                            rescale_rows(out, first + from * e, e, &shrinks[..m]);
+                        if !direct {
+                            pack_right(&v, cols.clone(), 0..e, values);
                         }
-                        let sizes = AttentionSizes { m, n: e, k: n, wide };
-                        let at = first + from * e;
-                        let to = ResultRows { out, first: at, stride: e };
-                        if direct {
-                            self.add_values(&v, &cols, scores, pitch, out, at);
-                        } else if few {
-                            let x =
-                                Matrix { data: &*scores, offset: 0, row: pitch as isize, col: 1 };
-                            pack_left(&x, 0..m, 0..n, wide, weights);
-                            product(sizes, weights, values, to, c > 0);
-                        } else {
-                            product_in_place(sizes, scores, pitch, values, to, c > 0);
+                        for from in (0..high).step_by(part) {
+                            let m = part.min(high - from);
+                            let sizes = AttentionSizes { m, n, k: d, wide };
+                            let all = SharedSlice::new(&mut scores[..m * pitch]);
+                            let left = &packed[from * d..];
+                            match lines {
+                                true => product_in_place(
+                                    sizes,
+                                    left,
+                                    d,
+                                    right,
+                                    ResultRows { out: &all, first: 0, stride: pitch },
+                                    false,
+                                ),
+                                false => product(
+                                    sizes,
+                                    left,
+                                    right,
+                                    ResultRows { out: &all, first: 0, stride: pitch },
+                                    false,
+                                ),
+                            }
+                            let state = OnlineSoftmax {
+                                maxima: &mut maxima[from..from + m],
+                                sums: &mut sums[from..from + m],
+                                rescales: &mut rescales[..m],
+                            };
+                            let scores = &mut scores[..m * pitch];
+                            let tile =
+                                ScoreTile { scores, pitch, row: rows.start + from, cols: &cols };
+                            self.exponentiate(data.mask, mask_at, tile, state, line);
+                            if c > 0 {
+                                rescale_rows(out, first + from * e, e, &rescales[..m]);
+                            }
+                            let sizes = AttentionSizes { m, n: e, k: n, wide };
+                            let at = first + from * e;
+                            let to = ResultRows { out, first: at, stride: e };
+                            if direct {
+                                self.add_values(&v, &cols, scores, pitch, out, at);
+                            } else if few {
+                                let x = Matrix {
+                                    data: &*scores,
+                                    offset: 0,
+                                    row: pitch as isize,
+                                    col: 1,
+                                };
+                                pack_left(&x, 0..m, 0..n, wide, weights);
+                                product(sizes, weights, values, to, c > 0);
+                            } else {
+                                product_in_place(sizes, scores, pitch, values, to, c > 0);
+                            }
                         }
                     }
-                }
-                sums[..high].iter_mut().for_each(|s| *s = 1.0 / *s);
-                rescale_rows(out, first, e, &sums[..high]);
-            });
+                    sums[..high].iter_mut().for_each(|s| *s = 1.0 / *s);
+                    rescale_rows(out, first, e, &sums[..high]);
+                },
+            );
         });
     }
 
@@ -273,7 +281,7 @@ impl Attention {
         mask: &[u8],
         mask_at: usize,
         ScoreTile { scores, pitch, row: first, cols }: ScoreTile<'_>,
-        OnlineSoftmax { tops, sums, shrinks }: OnlineSoftmax<'_>,
+        OnlineSoftmax { maxima, sums, rescales }: OnlineSoftmax<'_>,
         line: &mut [f32],
     ) {
         let n = cols.len();
@@ -287,7 +295,7 @@ impl Attention {
             Masking::Plain => self.scale,
             Masking::Add | Masking::Select(_) => 1.0,
         };
-        weigh(&mut Weighed { scores, n, pitch, scale, tops, sums, shrinks });
+        online_softmax(&mut OnlineSoftmaxRows { scores, n, pitch, scale, maxima, sums, rescales });
     }
 
     /// The mask of row `r` at some keys, if there is one; `line` has room for it.
@@ -339,10 +347,10 @@ struct ScoreTile<'a> {
 /// The state of the online softmax of some rows.
 struct OnlineSoftmax<'a> {
     /// Running maximum of the scores, and sum of the weights.
-    tops: &'a mut [f32],
+    maxima: &'a mut [f32],
     sums: &'a mut [f32],
     /// Factors that rescale earlier weights to the new maximum.
-    shrinks: &'a mut [f32],
+    rescales: &'a mut [f32],
 }
 
 /// Multiplies rows of the result by a factor each.

@@ -1,9 +1,9 @@
 //! Direct convolution, channels last: tiles of positions by output channels, whose rows are read through pointers.
 
 use super::Channels;
-use super::depthwise::{Depthwise, Filters, of_a_vector};
+use super::depthwise::{Filters, NhwcDepthwise, of_a_vector};
 use super::grouped;
-use super::product::{self, Pointwise};
+use super::pointwise::{self, PointwiseConv};
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::gemm::pack::{panel_rows, wide_rows};
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A convolution of one group with known shapes.
-pub struct Conv {
+pub struct NhwcConv {
     windows: Windows,
     /// Input and output channels.
     q: usize,
@@ -38,8 +38,8 @@ pub struct Conv {
 }
 
 /// A convolution, and its filters.
-struct Filtered {
-    conv: Conv,
+struct FilteredConv {
+    conv: NhwcConv,
     w_at: usize,
     /// The filters, if they are constant.
     packed: Option<Arc<Pack<PackedFilters>>>,
@@ -57,7 +57,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let (o, q, w_at) = (filters[0], filters[1], w.layout.offset);
     let taps = windows.taps();
     let channels = Channels { groups: group, q, o: o.checked_div(group)? };
-    let each = winograd::Filters { channels, planes: taps / 9 };
+    let each = winograd::WinogradFilters { channels, planes: taps / 9 };
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, each)
         && winograd::fits(
@@ -75,19 +75,19 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
             Some(t) => Filters::Packed(spec.weights.filters(t, w_at, FilterShape { o, q, taps })),
             None => Filters::Given(w_at),
         };
-        return Some(Box::new(Depthwise::new(windows, channels, groups, filters)));
+        return Some(Box::new(NhwcDepthwise::new(windows, channels, groups, filters)));
     }
     if group != 1 {
         return Some(grouped::make(spec, windows, channels));
     }
     if let Some(t) = &w.constant
-        && product::pays(&windows, o, q, panel_rows(windows.len()))
+        && pointwise::pays(&windows, o, q, panel_rows(windows.len()))
     {
-        return Some(Box::new(Pointwise::new(windows, o, q, t, w_at, spec.weights)));
+        return Some(Box::new(PointwiseConv::new(windows, o, q, t, w_at, spec.weights)));
     }
     let packed =
         w.constant.as_ref().map(|t| spec.weights.filters(t, w_at, FilterShape { o, q, taps }));
-    Some(Box::new(Filtered { conv: Conv::new(windows, q, o), w_at, packed }))
+    Some(Box::new(FilteredConv { conv: NhwcConv::new(windows, q, o), w_at, packed }))
 }
 
 /// Bytes of filters that stay in the second-level cache while tiles go by.
@@ -99,7 +99,7 @@ const LONG: usize = 8;
 /// Operations that a task should at least have.
 const GRAIN: usize = 1 << 20;
 
-impl Kernel for Filtered {
+impl Kernel for FilteredConv {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -111,7 +111,7 @@ impl Kernel for Filtered {
         if out.is_empty() {
             return Ok(());
         }
-        let Conv { windows, q, o, .. } = &self.conv;
+        let NhwcConv { windows, q, o, .. } = &self.conv;
         let own;
         let filters: &PackedFilters = match &self.packed {
             Some(packed) => packed,
@@ -138,9 +138,9 @@ impl Kernel for Filtered {
     }
 }
 
-impl Conv {
+impl NhwcConv {
     /// A convolution of `q` to `o` channels.
-    pub fn new(windows: Windows, q: usize, o: usize) -> Conv {
+    pub fn new(windows: Windows, q: usize, o: usize) -> NhwcConv {
         // Filters of several panels should stay in the cache as well as those of one.
         let strip = tile::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
         let (rows, at_once) = match strip <= KEPT {
@@ -152,7 +152,7 @@ impl Conv {
         };
         let join = windows.joined(q);
         let inner = Some(windows.inner()).filter(|inner| inner.len() >= LONG * rows);
-        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows, at_once, inner }
+        NhwcConv { windows, q, o, zeros: vec![0.0; q * join], join, rows, at_once, inner }
     }
 
     /// Computes all results, which are dense. The filters are those of its channels and taps.

@@ -32,33 +32,33 @@ pub fn of_a_vector(Channels { q, o, .. }: Channels) -> Option<Groups> {
 }
 
 /// Windows over channels in groups with known shapes.
-pub struct Depthwise {
+pub struct NhwcDepthwise {
     windows: Windows,
     channels: Channels,
     groups: Groups,
     filters: Filters,
 }
 
-impl Depthwise {
+impl NhwcDepthwise {
     /// A convolution whose vectors take groups [in that way](of_a_vector).
     pub fn new(
         windows: Windows,
         channels: Channels,
         groups: Groups,
         filters: Filters,
-    ) -> Depthwise {
-        Depthwise { windows, channels, groups, filters }
+    ) -> NhwcDepthwise {
+        NhwcDepthwise { windows, channels, groups, filters }
     }
 
     /// Sums of windows.
-    pub fn sums(windows: Windows, channels: usize) -> Depthwise {
+    pub fn sums(windows: Windows, channels: usize) -> NhwcDepthwise {
         let taps = windows.taps();
         let ones = PackedFilters::new(
             &vec![1.0; channels * taps],
             FilterShape { o: channels, q: 1, taps },
         );
         let channels = Channels { groups: channels, q: 1, o: 1 };
-        Depthwise::new(windows, channels, Groups::Whole, Filters::Ones(ones))
+        NhwcDepthwise::new(windows, channels, Groups::Whole, Filters::Ones(ones))
     }
 
     /// Computes lines of results from line `first` on for a panel of channels. `rows` is what their windows read.
@@ -129,7 +129,7 @@ struct Job<'a> {
     finish: &'a GemmEpilogue<'a>,
 }
 
-impl Kernel for Depthwise {
+impl Kernel for NhwcDepthwise {
     fn run(
         &self,
         cx: &Context<'_>,

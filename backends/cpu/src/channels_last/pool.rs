@@ -1,7 +1,7 @@
 //! Pooling, channels last.
 
 use super::conv::as_pointers;
-use super::depthwise::Depthwise;
+use super::depthwise::NhwcDepthwise;
 use super::windows::Windows;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
@@ -20,7 +20,7 @@ pub const MAX: KernelFactory = |spec| {
 /// Sum of each window.
 pub const SUM: KernelFactory = |spec| {
     let (windows, channels) = windows(spec)?;
-    Some(Box::new(Depthwise::sums(windows, channels)))
+    Some(Box::new(NhwcDepthwise::sums(windows, channels)))
 };
 
 fn windows(spec: &KernelSpec<'_>) -> Option<(Windows, usize)> {

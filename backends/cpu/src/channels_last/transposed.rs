@@ -1,6 +1,6 @@
 //! Transposed convolution, channels last: results of one residue of the strides (a phase) are a convolution without strides.
 
-use super::conv::Conv;
+use super::conv::NhwcConv;
 use super::windows::Windows;
 use crate::conv::window::Window;
 use crate::gemm::{GemmEpilogue, PackedFilters};
@@ -28,10 +28,10 @@ struct Phase {
     /// Where it lies along planes, lines and columns.
     rests: [Rest; 3],
     /// The convolution that it is, and its filters; none if it reads nothing.
-    conv: Option<(Conv, Arc<Pack<PackedFilters>>)>,
+    conv: Option<(NhwcConv, Arc<Pack<PackedFilters>>)>,
 }
 
-struct Transposed {
+struct NhwcConvTranspose {
     phases: Vec<Phase>,
     batch: usize,
     /// Extents of a result, and from one result of a phase to the next.
@@ -100,14 +100,20 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
                 let windows = Windows::new(&x.layout, out, &window)?;
                 let taps: Vec<Taps> = own.iter().map(|r| r.taps).collect();
                 let filters = spec.weights.taps(constant, w_at, o, q, &taps);
-                Some((Conv::new(windows, q, o), filters))
+                Some((NhwcConv::new(windows, q, o), filters))
             }
         };
         phases.push(Phase { rests, conv });
     }
     let mut extents = [1; 3];
     extents[3 - axes..].copy_from_slice(&to);
-    Some(Box::new(Transposed { phases, batch: out[0], to: extents, stride: strides, channels: o }))
+    Some(Box::new(NhwcConvTranspose {
+        phases,
+        batch: out[0],
+        to: extents,
+        stride: strides,
+        channels: o,
+    }))
 }
 
 /// Every combination.
@@ -158,7 +164,7 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-impl Transposed {
+impl NhwcConvTranspose {
     /// Results of a phase.
     fn len(&self, phase: &Phase) -> usize {
         self.batch * phase.rests.iter().map(|r| r.count).product::<usize>()
@@ -200,7 +206,7 @@ impl Transposed {
 /// Elements that a task should at least have.
 const GRAIN: usize = 1 << 15;
 
-impl Kernel for Transposed {
+impl Kernel for NhwcConvTranspose {
     fn run(
         &self,
         cx: &Context<'_>,

@@ -36,14 +36,14 @@ const LARGEST: f32 = f32::MAX / 16.0;
 
 /// How many results a tile has along each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Size {
+pub enum TileSize {
     /// F(2×2, 3×3).
     Two = 2,
     /// F(4×4, 3×3).
     Four = 4,
 }
 
-impl Size {
+impl TileSize {
     /// Inputs along each axis, and points.
     pub fn extent(self) -> usize {
         self as usize + 2
@@ -62,25 +62,25 @@ const PLANES: usize = 5;
 
 /// Extents of filters of 3 × 3 taps in each of some planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Filters {
+pub struct WinogradFilters {
     pub channels: Channels,
     pub planes: usize,
 }
 
-impl Filters {
+impl WinogradFilters {
     /// Elements of filters.
     pub fn len(self) -> usize {
         self.channels.written() * self.channels.q * self.planes * 9
     }
 }
 
-/// Filters, transformed: for each point and each group, channels of the planes one after the other by output channels.
-pub struct Points(Vec<PackedFilters>);
+/// WinogradFilters, transformed: for each point and each group, channels of the planes one after the other by output channels.
+pub struct TransformedFilters(Vec<PackedFilters>);
 
-impl Points {
+impl TransformedFilters {
     /// Transforms filters in f64 and rounds once.
-    pub fn new(weights: &[f32], filters: Filters, size: Size) -> Points {
-        let Filters { channels: Channels { q, o, .. }, planes } = filters;
+    pub fn new(weights: &[f32], filters: WinogradFilters, size: TileSize) -> TransformedFilters {
+        let WinogradFilters { channels: Channels { q, o, .. }, planes } = filters;
         let each = o * q * planes;
         let points_of = |group: &[f32]| {
             let mut points = vec![vec![0f32; each]; size.points()];
@@ -99,12 +99,12 @@ impl Points {
         };
         let all =
             (0..size.points()).flat_map(|p| (0..filters.channels.groups).map(move |g| (p, g)));
-        Points(all.map(|(p, g)| pack(p, g)).collect())
+        TransformedFilters(all.map(|(p, g)| pack(p, g)).collect())
     }
 }
 
 /// `G g Gᵀ`.
-fn transform_filter(g: [f64; 9], size: Size) -> Vec<f64> {
+fn transform_filter(g: [f64; 9], size: TileSize) -> Vec<f64> {
     let columns: Vec<_> =
         (0..3).map(|j| transform_line([g[j], g[3 + j], g[6 + j]], size)).collect();
     let rows = (0..size.extent()).map(|i| [columns[0][i], columns[1][i], columns[2][i]]);
@@ -112,14 +112,14 @@ fn transform_filter(g: [f64; 9], size: Size) -> Vec<f64> {
 }
 
 /// The polynomial with these coefficients at zero, at the points that are not, and at infinity, over the products of the differences of the points.
-fn transform_line([a, b, c]: [f64; 3], size: Size) -> Vec<f64> {
+fn transform_line([a, b, c]: [f64; 3], size: TileSize) -> Vec<f64> {
     let pair = |p: f64, scale: f64| [p, -p].map(|p| (a + p * (b + p * c)) / scale);
     match size {
-        Size::Two => {
+        TileSize::Two => {
             let [plus, minus] = pair(1.0, 2.0);
             vec![a, plus, minus, c]
         }
-        Size::Four => {
+        TileSize::Four => {
             let [near, far] = [NEAR, FAR].map(|p| f64::from(p) * f64::from(p));
             let zero = a / (near * far);
             let ([n, m], [f, g]) = (
@@ -137,29 +137,29 @@ pub fn fits(filters: &[f32]) -> bool {
 }
 
 /// The tiles of a convolution by `windows`, if these are of 3 × 3 neighbours and some size computes it faster.
-pub fn tiles(windows: &Windows, filters: Filters) -> Option<(Size, Windows)> {
+pub fn tiles(windows: &Windows, filters: WinogradFilters) -> Option<(TileSize, Windows)> {
     let whole = filters.channels.groups == 1 || filters.channels.o.is_multiple_of(shape().lanes());
     if filters.planes > PLANES || !whole {
         return None;
     }
-    let of = |size: Size| Some((size, windows.tiles(size as usize)?));
-    let (two, four) = (of(Size::Two)?, of(Size::Four)?);
+    let of = |size: TileSize| Some((size, windows.tiles(size as usize)?));
+    let (two, four) = (of(TileSize::Two)?, of(TileSize::Four)?);
     let (small, large) = (two.1.len(), four.1.len());
     // Planes outside of the image cost nothing but here.
     match fastest(windows.len() as f64 * windows.depth_inside(), [small, large], filters)? {
-        Size::Two => Some(two),
-        Size::Four => Some(four),
+        TileSize::Two => Some(two),
+        TileSize::Four => Some(four),
     }
 }
 
 /// A convolution with known shapes.
 pub struct Winograd {
     windows: Windows,
-    size: Size,
+    size: TileSize,
     tiles: Windows,
-    filters: Filters,
+    filters: WinogradFilters,
     w_at: usize,
-    points: Arc<Pack<Points>>,
+    points: Arc<Pack<TransformedFilters>>,
     /// What windows read outside of the image.
     zeros: Vec<f32>,
 }
@@ -167,11 +167,11 @@ pub struct Winograd {
 impl Winograd {
     pub fn new(
         windows: Windows,
-        size: Size,
+        size: TileSize,
         tiles: Windows,
-        filters: Filters,
+        filters: WinogradFilters,
         w_at: usize,
-        points: Arc<Pack<Points>>,
+        points: Arc<Pack<TransformedFilters>>,
     ) -> Winograd {
         let zeros = vec![0.0; filters.channels.read()];
         Winograd { windows, size, tiles, filters, w_at, points, zeros }
@@ -202,24 +202,24 @@ impl Winograd {
 
 /// The size of tiles that takes less time than nine products for every result and than the other size, in cycles of a core that multiplies
 /// two vectors in each.
-fn fastest(results: f64, tiles: [usize; 2], filters: Filters) -> Option<Size> {
+fn fastest(results: f64, tiles: [usize; 2], filters: WinogradFilters) -> Option<TileSize> {
     let (inputs, o) = (filters.planes * filters.channels.read(), filters.channels.written() as f64);
     let (inputs, q) = (inputs as f64, (filters.planes * filters.channels.q) as f64);
     let direct = results * 9.0 * q * o / 32.0;
-    let time = |size: Size, tiles: usize| {
+    let time = |size: TileSize, tiles: usize| {
         let (tiles, points) = (tiles as f64, size.points() as f64);
         // Sums of few products take longer to write than to add up.
         let products = tiles * points * (q + 16.0) * o / 32.0;
         // The transformed weights come from afar, eight bytes a cycle.
         let weights = points * q * o / 2.0;
         let transforms = match size {
-            Size::Two => 8.0 * inputs + 14.0 * o,
-            Size::Four => 16.0 * inputs + 24.0 * o,
+            TileSize::Two => 8.0 * inputs + 14.0 * o,
+            TileSize::Four => 16.0 * inputs + 24.0 * o,
         };
         products.max(weights) * 1.1 + tiles * transforms
     };
-    let (two, four) = (time(Size::Two, tiles[0]), time(Size::Four, tiles[1]));
-    let (size, time) = if four < two { (Size::Four, four) } else { (Size::Two, two) };
+    let (two, four) = (time(TileSize::Two, tiles[0]), time(TileSize::Four, tiles[1]));
+    let (size, time) = if four < two { (TileSize::Four, four) } else { (TileSize::Two, two) };
     (time < direct).then_some(size)
 }
 
@@ -325,7 +325,7 @@ impl Block<'_> {
         PointProducts { data: products, stride, apart }: PointProducts<'_>,
     ) {
         let conv = self.conv;
-        let Filters { channels: Channels { groups, q, o }, planes } = conv.filters;
+        let WinogradFilters { channels: Channels { groups, q, o }, planes } = conv.filters;
         let (count, step) = (self.tiles.len(), conv.line());
         let rows = wide_rows(count, channels.len().min(o));
         let panels = tile::wide_panels(rows);
@@ -418,7 +418,7 @@ impl Block<'_> {
     /// Sums those channels of a result that are not finite from its window.
     #[cold]
     fn repair(&self, result: usize, channels: &Range<usize>, part: &mut [f32]) {
-        let Filters { channels: Channels { q, o, .. }, planes } = self.conv.filters;
+        let WinogradFilters { channels: Channels { q, o, .. }, planes } = self.conv.filters;
         let mut taps = [0usize; PLANES * 9];
         let taps = as_pointers(&mut taps[..planes * 9]);
         self.conv.windows.pointers(self.x, &self.conv.zeros, result, 1, 1, taps);
@@ -446,10 +446,10 @@ mod tests {
             fastest(
                 (extent * extent) as f64,
                 tiles,
-                Filters { channels: Channels { groups: 1, q, o }, planes: 1 },
+                WinogradFilters { channels: Channels { groups: 1, q, o }, planes: 1 },
             )
         };
-        let (two, four) = (Some(Size::Two), Some(Size::Four));
+        let (two, four) = (Some(TileSize::Two), Some(TileSize::Four));
         let cases = [
             (48, 192, 13, four),
             (64, 64, 14, four),

@@ -1,6 +1,6 @@
 //! Depthwise convolution: a stencil over padded frames, with the epilogue while a channel is in the cache. f32.
 
-use super::bytes_of;
+use super::window::bytes_of;
 use crate::conv::padded_frame::{PaddedFrame, SLACK};
 use crate::conv::window::Window;
 use crate::gemm::GemmEpilogue;
@@ -12,7 +12,7 @@ use mlc_vector::planes::{self, Bounds, PlaneShape};
 pub const MOST_TAPS: usize = 64;
 
 /// A depthwise convolution with known shapes.
-pub struct Depthwise {
+pub struct NchwDepthwise {
     window: Window,
     channels: usize,
     x_at: usize,
@@ -21,13 +21,13 @@ pub struct Depthwise {
     frame: Option<PaddedFrame>,
 }
 
-impl Depthwise {
-    pub fn new(window: Window, channels: usize, x_at: usize, w_at: usize) -> Depthwise {
+impl NchwDepthwise {
+    pub fn new(window: Window, channels: usize, x_at: usize, w_at: usize) -> NchwDepthwise {
         let frame = match window.stride.last() {
             Some(2) => PaddedFrame::in_order(&window),
             _ => PaddedFrame::of(&window),
         };
-        Depthwise { window, channels, x_at, w_at, frame }
+        NchwDepthwise { window, channels, x_at, w_at, frame }
     }
 
     /// A plane of any number of axes: taps are added row by row.
@@ -73,7 +73,7 @@ fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &
     }
 }
 
-impl Kernel for Depthwise {
+impl Kernel for NchwDepthwise {
     fn run(
         &self,
         cx: &Context<'_>,

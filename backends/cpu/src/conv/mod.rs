@@ -1,7 +1,7 @@
-//! Convolution, f32, and through [`super::half_precision`] the 16-bit floats.
+//! Convolution, channels first (NCHW), f32; and 16-bit floats through [`super::half_precision`].
 //!
-//! Matrix products that read the input where it lies in padded frames, or an implicit im2col where vectors along a row would
-//! be mostly empty; a stencil for depthwise convolutions.
+//! GEMM that reads padded frames in place through an indirection table, or implicit im2col where rows are too short for vectors; a stencil for
+//! depthwise convolutions.
 
 use super::channels_last;
 use super::gemm::direct::{DirectProduct, IndirectOperand, PlaneLayout, direct, pays};
@@ -9,14 +9,14 @@ use super::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, PackedLeft, Product, Ri
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, OperandSpec, TensorView};
 use super::runtime::weight_cache::{Pack, SubMatrix};
-use depthwise::Depthwise;
+use depthwise::NchwDepthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
 use mlc_vector::tile::{IndirectionTable, shape};
 use padded_frame::{PaddedFrame, SLACK};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use window::{MAX_SPATIAL, Window};
+use window::{MAX_SPATIAL, Window, bytes_of};
 
 mod depthwise;
 mod im2col;
@@ -25,7 +25,7 @@ pub mod transposed;
 pub(crate) mod window;
 
 /// A convolution with known shapes.
-struct Conv {
+struct NchwConv {
     window: Window,
     batch: usize,
     group: usize,
@@ -67,7 +67,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let (q, o) = (w.layout.shape[1], out[1] / group.max(1));
     let (x_at, w_at) = (x.layout.offset, w.layout.offset);
     if q == 1 && o == 1 && window.taps() <= depthwise::MOST_TAPS {
-        return Some(Box::new(Depthwise::new(window, group, x_at, w_at)));
+        return Some(Box::new(NchwDepthwise::new(window, group, x_at, w_at)));
     }
     let k = q * window.taps();
     let packed: Vec<_> = match &w.constant {
@@ -82,7 +82,18 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let frame = if window.is_identity() { None } else { PaddedFrame::of(&window) };
     let indirect =
         if packed.is_empty() { None } else { indirect_operand(&window, frame.as_ref(), o, q) };
-    Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed, indirect }))
+    Some(Box::new(NchwConv {
+        window,
+        batch: out[0],
+        group,
+        q,
+        o,
+        x_at,
+        w_at,
+        frame,
+        packed,
+        indirect,
+    }))
 }
 
 /// The channels of an image of one position are its last as well: a vector of them is computed at once.
@@ -123,7 +134,7 @@ fn indirect_operand(
     pays(rows, sizes).then(|| IndirectOperand { lines: IndirectionTable::new(all.collect()), rows })
 }
 
-impl Kernel for Conv {
+impl Kernel for NchwConv {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -175,12 +186,7 @@ impl Kernel for Conv {
     }
 }
 
-/// Bytes of a product of so many floats.
-fn bytes_of(extents: &[usize]) -> u64 {
-    extents.iter().fold(4, |n, &d| n.saturating_mul(d as u64))
-}
-
-impl Conv {
+impl NchwConv {
     /// Reads channels of `plane` elements in place.
     #[allow(clippy::too_many_arguments, reason = "the second half of a run")]
     fn direct(

@@ -1,7 +1,7 @@
-//! Image planes copied into a padded frame in which every tap of a window reads contiguously.
+//! Padded frames: copies of image planes in which every tap of a window reads contiguously.
 //!
-//! Columns are sorted by their residue modulo the stride, so neighbouring results read neighbouring elements for any
-//! stride, and borders need no tests. One to three spatial axes: planes, rows and columns; others go through [`Window`].
+//! Columns are sorted by phase (their residue modulo the stride), so that neighbouring results read neighbouring elements for any stride, and
+//! borders need no tests. One to three spatial axes: planes, rows and columns; others go through [`Window`].
 
 use super::window::Window;
 use mlc_vector::{planes, simd};

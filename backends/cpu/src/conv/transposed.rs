@@ -1,6 +1,6 @@
 //! Transposed convolution, f32: products with the transposed weights, then col2im.
 
-use super::bytes_of;
+use super::window::bytes_of;
 use crate::conv::window::{MAX_SPATIAL, Window};
 use crate::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, Product, Right, gemm};
 use crate::layout::Layout;
@@ -9,7 +9,7 @@ use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
 
 /// The transpose of a convolution: products with the transposed weights, scattered back and added.
-struct Transposed {
+struct NchwConvTranspose {
     window: Window,
     batch: usize,
     group: usize,
@@ -38,10 +38,10 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
         Window::new(&out[2..], &w.layout.shape[2..], &x.layout.shape[2..], stride, low, dilation)?;
     let (q, o) = (x.layout.shape[1] / group.max(1), w.layout.shape[1]);
     let (x_at, w_at) = (x.layout.offset, w.layout.offset);
-    Some(Box::new(Transposed { window, batch: out[0], group, q, o, x_at, w_at }))
+    Some(Box::new(NchwConvTranspose { window, batch: out[0], group, q, o, x_at, w_at }))
 }
 
-impl Kernel for Transposed {
+impl Kernel for NchwConvTranspose {
     fn scratch(&self) -> u64 {
         bytes_of(&[self.o, self.window.taps(), self.window.outputs()])
     }
@@ -108,7 +108,7 @@ impl Kernel for Transposed {
     }
 }
 
-impl Transposed {
+impl NchwConvTranspose {
     /// A weight that is not finite meets zeros wherever its tap reads nothing of the input, and makes
     /// those elements NaN.
     fn outside(&self, tap: usize, image: &mut [f32]) {

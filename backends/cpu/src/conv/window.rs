@@ -194,3 +194,8 @@ impl Row {
         (from as usize, to as usize, (start + from * s) as usize)
     }
 }
+
+/// Bytes of an f32 array of these extents; saturates.
+pub fn bytes_of(extents: &[usize]) -> u64 {
+    extents.iter().fold(4, |n, &d| n.saturating_mul(d as u64))
+}

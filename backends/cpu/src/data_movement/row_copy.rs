@@ -18,14 +18,14 @@ const MOST: usize = 4096;
 /// A copy whose rows are gathered by one list of indices, from a base each.
 pub struct RowCopy {
     dtype: DType,
-    /// For each outer axis, where each of its indices begins.
+    /// Offsets of the indices of each outer axis.
     outer: Vec<Vec<usize>>,
     gather: LaneGather,
     offset: usize,
 }
 
 impl RowCopy {
-    /// The copy of a view whose inner axes are short; none where it has others, or no elements.
+    /// The copy of a view with short inner axes; `None` for others, and without elements.
     pub fn of_view(dtype: DType, layout: &Layout) -> Option<RowCopy> {
         let merged = coalesce(&layout.shape, &[&layout.strides]);
         let (shape, strides) = (&merged.shape, &merged.strides[0]);
@@ -42,8 +42,7 @@ impl RowCopy {
         Some(RowCopy::of_axes(dtype, axes.collect(), usize::try_from(offset).ok()?))
     }
 
-    /// The copy in which each axis adds its own part to an element's place, for dense operands; `places` are those of all elements,
-    /// of this shape. None if an axis does not decide by itself.
+    /// The copy by the index map `places` of a dense operand, of this shape; `None` unless the map is a sum of one term per axis.
     pub fn of_places(
         dtype: DType,
         shape: &[usize],
@@ -78,7 +77,7 @@ impl RowCopy {
         Some(RowCopy::of_axes(dtype, axes, offset + low))
     }
 
-    /// Axes with the place of each index; the innermost ones become the line.
+    /// From the offsets of each axis; the innermost axes become the row.
     fn of_axes(dtype: DType, mut outer: Vec<Vec<usize>>, offset: usize) -> RowCopy {
         let mut line = outer.pop().unwrap_or_else(|| vec![0]);
         while line.len() < ENOUGH

@@ -3,7 +3,7 @@
 use super::dot::{COLUMNS, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange, tile};
 use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups, total};
-use super::{block_columns, is_zero_point, shift, vector};
+use super::{SignShift, block_columns, is_zero_point, sign_shift, vector};
 use crate::layout::odometer;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
@@ -11,7 +11,7 @@ use crate::runtime::weight_cache::Pack;
 use std::sync::Arc;
 
 /// A batch of products with known shapes.
-struct MatMul {
+struct Int8MatMul {
     /// Rows and depth of a product, and columns.
     m: usize,
     k: usize,
@@ -20,9 +20,9 @@ struct MatMul {
     starts: Vec<[usize; 2]>,
     /// The steps of the columns' operand.
     right: (isize, isize),
-    /// Bits to flip, and what that adds, of rows and columns.
-    rows: (u8, i32),
-    columns: (u8, i32),
+    /// The sign shift of rows and columns.
+    rows: SignShift,
+    columns: SignShift,
     /// The columns of all products, if they are one constant.
     packed: Option<Arc<Pack<PackedBytes>>>,
 }
@@ -32,7 +32,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, w, p, q] = spec.args else { return None };
     let (xl, wl) = (&x.layout, &w.layout);
     let rank = xl.rank();
-    let (rows, columns) = (shift(x.dtype, false)?, shift(w.dtype, true)?);
+    let (rows, columns) = (sign_shift(x.dtype, false)?, sign_shift(w.dtype, true)?);
     // Rows are read as they lie.
     if rank < 2 || !is_zero_point(p, 0) || !is_zero_point(q, 1) || !xl.is_dense() {
         return None;
@@ -55,16 +55,16 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
             (Some(t), [[_, offset]]) => {
                 let b = ByteMatrix { data: t.bytes(), offset: *offset, row: right.0, col: right.1 };
                 Some(spec.weights.bytes(t, *offset, right, (k, n), &|| {
-                    PackedBytes::columns(&b, k, n, columns.0)
+                    PackedBytes::columns(&b, k, n, columns.flip)
                 }))
             }
             _ => None,
         };
-    Some(Box::new(MatMul { m, k, n, starts, right, rows, columns, packed }))
+    Some(Box::new(Int8MatMul { m, k, n, starts, right, rows, columns, packed }))
 }
 
 /// One product.
-struct Product<'a> {
+struct Int8Product<'a> {
     /// Rows of the result.
     at: usize,
     rows: Rows<'a>,
@@ -76,16 +76,16 @@ struct Product<'a> {
     zeros: &'a [i32],
 }
 
-impl Kernel for MatMul {
+impl Kernel for Int8MatMul {
     fn run(
         &self,
         cx: &Context<'_>,
         inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let p = vector(&inputs[2], 1, self.rows.1)[0];
+        let p = vector(&inputs[2], 1, self.rows.offset)[0];
         let wide = self.n.next_multiple_of(COLUMNS);
-        let mut q = vector(&inputs[3], self.n, self.columns.1);
+        let mut q = vector(&inputs[3], self.n, self.columns.offset);
         q.resize(wide, 0);
         let shifted = q.iter().any(|&z| z != 0);
         let results = self.starts.len() * self.m;
@@ -98,7 +98,7 @@ impl Kernel for MatMul {
                 None => {
                     let (row, col) = self.right;
                     let b = ByteMatrix { data: inputs[1].bytes, offset: right, row, col };
-                    own = PackedBytes::columns(&b, self.k, self.n, self.columns.0);
+                    own = PackedBytes::columns(&b, self.k, self.n, self.columns.flip);
                     &own
                 }
             };
@@ -111,7 +111,7 @@ impl Kernel for MatMul {
                 length => &inputs[0].bytes[left..][..length],
             };
             let stride = 4 * groups(self.k);
-            let plain = self.rows.0 == 0 && stride == self.k;
+            let plain = self.rows.flip == 0 && stride == self.k;
             let lens = [if plain { 0 } else { self.m * stride }];
             with_scratch::<u8, 1, _>(lens, |[copy]| {
                 if !plain {
@@ -120,7 +120,7 @@ impl Kernel for MatMul {
                         copy.chunks_exact_mut(stride.max(1)).zip(x.chunks_exact(self.k.max(1)))
                     {
                         to[self.k..].fill(0);
-                        to.iter_mut().zip(from).for_each(|(t, &b)| *t = b ^ self.rows.0);
+                        to.iter_mut().zip(from).for_each(|(t, &b)| *t = b ^ self.rows.flip);
                     }
                 }
                 let rows = Rows { bytes: if plain { x } else { copy }, stride };
@@ -130,7 +130,7 @@ impl Kernel for MatMul {
                 };
                 let row_sums: Vec<i32> =
                     if shifted { (0..self.m).map(sum).collect() } else { vec![] };
-                let product = Product {
+                let product = Int8Product {
                     at: i * self.m,
                     rows,
                     row_sums: &row_sums,
@@ -164,8 +164,8 @@ const BLOCK: usize = 48;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 19;
 
-impl MatMul {
-    fn product(&self, cx: &Context<'_>, p: &Product<'_>, finish: &OutputPipeline<'_>) {
+impl Int8MatMul {
+    fn product(&self, cx: &Context<'_>, p: &Int8Product<'_>, finish: &OutputPipeline<'_>) {
         if self.m == 0 || self.n == 0 {
             return;
         }
@@ -186,7 +186,7 @@ impl MatMul {
     /// The part of a product of these rows and columns.
     fn block(
         &self,
-        p: &Product<'_>,
+        p: &Int8Product<'_>,
         rows: std::ops::Range<usize>,
         columns: std::ops::Range<usize>,
         finish: &OutputPipeline<'_>,

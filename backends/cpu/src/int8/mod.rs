@@ -32,12 +32,21 @@ fn block_columns(depth: usize) -> usize {
     (BLOCK / depth.max(1) / dot::COLUMNS * dot::COLUMNS).clamp(dot::COLUMNS, WIDE)
 }
 
-/// The shift that makes bytes of a type unsigned or signed: bits to flip, and the summand that this is.
-fn shift(dtype: DType, signed: bool) -> Option<(u8, i32)> {
+/// A shift by 128 between signed and unsigned bytes.
+#[derive(Clone, Copy)]
+struct SignShift {
+    /// Bits to flip.
+    flip: u8,
+    /// What that adds.
+    offset: i32,
+}
+
+/// The shift that makes bytes of a type unsigned or `signed`.
+fn sign_shift(dtype: DType, signed: bool) -> Option<SignShift> {
     match (dtype, signed) {
-        (DType::U8, false) | (DType::I8, true) => Some((0, 0)),
-        (DType::I8, false) => Some((0x80, 128)),
-        (DType::U8, true) => Some((0x80, -128)),
+        (DType::U8, false) | (DType::I8, true) => Some(SignShift { flip: 0, offset: 0 }),
+        (DType::I8, false) => Some(SignShift { flip: 0x80, offset: 128 }),
+        (DType::U8, true) => Some(SignShift { flip: 0x80, offset: -128 }),
         _ => None,
     }
 }

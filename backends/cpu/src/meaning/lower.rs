@@ -32,14 +32,14 @@ const PLAIN_SUM: i64 = 256;
 pub type Source = (DType, Vec<usize>);
 
 /// Of a source that holds the last steps of a recurrence only, which: their axis, and how many.
-pub type Held = Option<Alive>;
+pub type HeldSteps = Option<Alive>;
 
 /// The code of a result of that type over the space of its axes without that of its steps, in f64 if it is `wide`; `None` if the
 /// meaning has a part without vector code.
 pub fn lower(
     code: &MeaningCode,
     sources: &[Source],
-    held: &[Held],
+    held: &[HeldSteps],
     dtype: DType,
     wide: bool,
 ) -> Option<Program> {
@@ -108,7 +108,7 @@ fn held_offset<E>(r: &Read<E>, alive: Alive) -> Option<(Affine, Option<HeldStep>
 struct Lowering<'a> {
     sources: &'a [Source],
     /// For each source that does not hold all of its elements, which it holds.
-    held: &'a [Held],
+    held: &'a [HeldSteps],
     /// How many values each index variable takes.
     extents: &'a [i64],
     /// Where it is 0, nothing is read.

@@ -19,7 +19,7 @@ use super::runtime::buffer::Buffer;
 use super::runtime::fallback::ReferenceFallback;
 use super::runtime::kernel::{Context, Kernel, TensorView};
 use code::Program;
-use lower::{Held, Source};
+use lower::{HeldSteps, Source};
 use machine::{Fault, Machine, Sources, TILE};
 use mlc_backends::reference::accelerated::{contract, tables};
 use mlc_backends::reference::code::Slot;
@@ -50,18 +50,18 @@ struct Computed {
 
 /// The steps of a recurrence.
 #[derive(Clone, Copy)]
-struct Steps {
+struct RecurrenceSteps {
     backwards: bool,
     count: usize,
 }
 
 /// The results of an operator, and the steps of a recurrence.
-type Results = (Vec<Computed>, Option<Steps>);
+type Results = (Vec<Computed>, Option<RecurrenceSteps>);
 
 /// An operator, computed from its meaning.
 pub struct Meaning {
     results: Vec<Computed>,
-    recurrence: Option<Steps>,
+    recurrence: Option<RecurrenceSteps>,
     interpreter: ReferenceFallback,
     machines: Mutex<Vec<Machine>>,
 }
@@ -127,7 +127,7 @@ fn results(
     let held = |(alive, (_, shape)): (&Option<Alive>, &Source)| {
         alive.filter(|alive| alive.steps < shape[alive.axis])
     };
-    let held: Vec<Held> = alive.iter().zip(outputs).map(held).collect();
+    let held: Vec<HeldSteps> = alive.iter().zip(outputs).map(held).collect();
     let mut of_sources = vec![None; args.len()];
     of_sources.extend_from_slice(&held);
     let (mut results, mut steps) = (vec![], 0);
@@ -166,7 +166,7 @@ fn results(
         let held = held.map(|alive| alive.steps);
         results.push(Computed { program, tables, len, step, held });
     }
-    Some((results, recurrent.map(|r| Steps { backwards: r.backwards, count: steps })))
+    Some((results, recurrent.map(|r| RecurrenceSteps { backwards: r.backwards, count: steps })))
 }
 
 impl Computed {
@@ -232,7 +232,7 @@ impl Meaning {
         m: &mut Machine,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
-        Steps { backwards, count: steps }: Steps,
+        RecurrenceSteps { backwards, count: steps }: RecurrenceSteps,
     ) -> Result<(), Fault> {
         for k in 0..steps {
             let at = if backwards { steps - 1 - k } else { k };

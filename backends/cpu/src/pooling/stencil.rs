@@ -1,8 +1,7 @@
-//! Pooling of planes: windows are joined over planes and down the columns first, then along the rows.
+//! Separable pooling of planes: reduces over planes and down the columns first, then along the rows.
 //!
-//! Where windows step over several columns, columns are sorted by their residue modulo the step in between, so that neighbouring
-//! results read neighbouring elements. The largest element is found among integers in the order of the floats, of which NaN is the
-//! largest: one instruction per tap.
+//! With a stride, columns are sorted by phase, so that neighbouring results read neighbouring elements. The maximum is taken of integers in the
+//! order of the floats, with NaN largest: one instruction per tap.
 
 use crate::conv::padded_frame::{every_second, three};
 use crate::conv::window::Window;

@@ -1,6 +1,6 @@
-//! Recurrent layers as ONNX defines them: one product for the inputs of all steps, one per step for the state. f32.
+//! LSTM, GRU and simple RNN layers as ONNX defines them: one GEMM for the inputs of all steps, one per step for the state. f32.
 //!
-//! Weights that are constant are packed once. The directions of a layer do not read each other and run side by side.
+//! Constant weights are packed once. The directions of a layer are independent and run concurrently.
 
 pub(crate) mod steps;
 
@@ -16,13 +16,13 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Long short-term memory.
+/// LSTM.
 pub const LSTM: KernelFactory = |s| make(s, Cell::Lstm { peepholes: false });
-/// Long short-term memory whose gates see the cell.
+/// LSTM with peepholes.
 pub const PEEPHOLE: KernelFactory = |s| make(s, Cell::Lstm { peepholes: true });
-/// Simple recurrence.
+/// Simple RNN.
 pub const SIMPLE: KernelFactory = |s| make(s, Cell::Simple { rectified: false });
-/// Gated recurrent unit.
+/// GRU.
 pub const GRU: KernelFactory = |s| make(s, Cell::Gru { reset_after: false });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) struct Weight {
     packed: Option<Arc<Pack<PackedRight>>>,
 }
 
-/// A weight in the form that products read.
+/// A weight packed for products.
 pub(super) enum PackedWeight<'a> {
     Shared(&'a Pack<PackedRight>),
     Own(PackedRight),
@@ -222,7 +222,7 @@ simd! {
 }
 
 simd! {
-    /// What is kept of a cell, and what is new.
+    /// `c = f * c + i * z`.
     fn cells(gates: &[f32], c: &mut [f32]) {
         let n = c.len();
         let [i, f, z] = [0, 2, 3].map(|k| &gates[k * n..][..n]);
@@ -272,7 +272,7 @@ fn lstm_step(
 }
 
 simd! {
-    /// Sums that are not negative. Zero is no negative one, and NaN stays.
+    /// ReLU of sums, never negative zero; NaN stays.
     fn rectified_sums(x: &[f32], g: &[f32], h: &mut [f32]) {
         for (h, (x, g)) in h.iter_mut().zip(x.iter().zip(g)) {
             let sum = x + g;
@@ -314,7 +314,7 @@ simd! {
 }
 
 simd! {
-    /// What a share is kept of and the rest is new.
+    /// `h = (1 - share) * new + share * h`.
     pub(super) fn mix(share: &[f32], new: &[f32], h: &mut [f32]) {
         for (h, (share, new)) in h.iter_mut().zip(share.iter().zip(new)) {
             *h = (1.0 - share) * new + share * *h;

@@ -1,7 +1,7 @@
-//! The steps of recurrent layers with activations of choice, clipped sums and sequences of different lengths. f32.
+//! Recurrent layers with chosen activations, clipping and ragged sequences. f32.
 //!
-//! Sequences are computed from the longest to the shortest one, so that those that go on are the first rows of every product. Results that
-//! nothing reads are not written.
+//! Sequences are sorted by length, longest first, so that the active ones are the first rows of every product. Results that nothing reads are not
+//! written.
 
 use super::{PackedWeight, Weight, add_products, by, mix, multiply_by};
 use crate::gemm::{GemmEpilogue, GemmSizes, Left, Product, Right, gemm};
@@ -15,11 +15,11 @@ use mlc_vector::simd;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// Long short-term memory.
+/// LSTM.
 pub const LSTM: KernelFactory = |s| make(s, |s| Some(Cell::Lstm { coupled: s.bool(1)? }));
-/// Gated recurrent unit.
+/// GRU.
 pub const GRU: KernelFactory = |s| make(s, |s| Some(Cell::Gru { reset_after: s.int(1)? != 0 }));
-/// Simple recurrence.
+/// Simple RNN.
 pub const SIMPLE: KernelFactory = |s| make(s, |_| Some(Cell::Simple));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
-use mlc_vector::rows::{Join, joined};
+use mlc_vector::rows::{RowReduction, reduce_rows};
 use mlc_vector::simd;
 
 /// Elements that a task should at least look at.
@@ -86,12 +86,12 @@ impl Float for f32 {
         /// Rows whose extremes are found before their places are.
         const ROWS: usize = 16;
         let join = match side {
-            Side::Greatest => Join::Largest,
-            Side::Least => Join::Smallest,
+            Side::Greatest => RowReduction::Largest,
+            Side::Least => RowReduction::Smallest,
         };
         for (rows, out) in rows.chunks(ROWS * n).zip(out.chunks_mut(ROWS)) {
             let mut extremes = [0.0; ROWS];
-            joined(join, rows, n, n, &mut extremes[..out.len()]);
+            reduce_rows(join, rows, n, n, &mut extremes[..out.len()]);
             first_equals(rows, n, &extremes, out);
             let unknown = out.iter_mut().zip(rows.chunks_exact(n)).zip(&extremes);
             let unknown = unknown.filter(|(_, extreme)| extreme.is_nan());

@@ -15,7 +15,7 @@ use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorV
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 use mlc_vector::math;
-use mlc_vector::rows::{Join, joined};
+use mlc_vector::rows::{RowReduction, reduce_rows};
 use mlc_vector::simd;
 use mlc_vector::simd::fold;
 
@@ -84,7 +84,7 @@ pub fn rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
     };
     match monoid {
         _ if (1..SHORT).contains(&n) => short_rows(monoid, x, n, step, out),
-        Monoid::Sum if n <= BLOCK => joined(Join::Sum, x, n, step, out),
+        Monoid::Sum if n <= BLOCK => reduce_rows(RowReduction::Sum, x, n, step, out),
         Monoid::Sum => {
             for (i, o) in out.iter_mut().enumerate() {
                 *o = run(i).chunks(BLOCK).map(|b| f64::from(row(monoid, b))).sum::<f64>() as f32;
@@ -92,11 +92,11 @@ pub fn rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
         }
         Monoid::Prod => out.iter_mut().enumerate().for_each(|(i, o)| *o = product(run(i))),
         Monoid::Max => {
-            joined(Join::Largest, x, n, step, out);
+            reduce_rows(RowReduction::Largest, x, n, step, out);
             exactly(out, exact_largest);
         }
         Monoid::Min => {
-            joined(Join::Smallest, x, n, step, out);
+            reduce_rows(RowReduction::Smallest, x, n, step, out);
             exactly(out, exact_smallest);
         }
     }

@@ -7,7 +7,7 @@ pub type Part = (usize, usize);
 
 /// A block with parts lent to a writer. Its lists are those of an earlier one, so that lending allocates nothing.
 #[derive(Default)]
-pub struct Lent<'a> {
+pub struct BorrowedBlock<'a> {
     /// The parts that are written, in the order in which they were asked for.
     pub written: Vec<&'a mut [u8]>,
     /// Ranges that are only read, in order.
@@ -17,19 +17,19 @@ pub struct Lent<'a> {
 }
 
 /// An empty list in the memory of another one.
-pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+pub fn recycled<A, B>(mut list: Vec<A>) -> Vec<B> {
     list.clear();
     // Collected in place, as elements of one layout are.
     list.into_iter().map(|_| unreachable!("the list is empty")).collect()
 }
 
 /// The parts `written`, in their order, and the rest of the block. Nothing if two of them overlap or one lies outside.
-pub fn lend<'a>(
+pub fn borrow_block<'a>(
     block: &'a mut [u8],
     written: impl Iterator<Item = Part>,
-    used: Lent<'_>,
-) -> Option<Lent<'a>> {
-    let mut lent = used.emptied();
+    used: BorrowedBlock<'_>,
+) -> Option<BorrowedBlock<'a>> {
+    let mut lent = used.recycled();
     for (i, part) in written.enumerate() {
         lent.written.push(nothing());
         if part.1 > 0 {
@@ -54,13 +54,13 @@ pub fn nothing<'a>() -> &'a mut [u8] {
     bytemuck::cast_slice_mut::<u64, u8>(&mut [])
 }
 
-impl<'a> Lent<'a> {
+impl<'a> BorrowedBlock<'a> {
     /// The same lists without a block.
-    pub fn emptied<'b>(self) -> Lent<'b> {
-        Lent {
-            written: emptied(self.written),
-            between: emptied(self.between),
-            order: emptied(self.order),
+    pub fn recycled<'b>(self) -> BorrowedBlock<'b> {
+        BorrowedBlock {
+            written: recycled(self.written),
+            between: recycled(self.between),
+            order: recycled(self.order),
         }
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn what_is_written_is_apart_from_what_is_read() {
         let mut block: Vec<u8> = (0..10).collect();
         let parts = [(6, 2), (2, 3), (0, 0)].into_iter();
-        let mut rest = lend(&mut block, parts, Lent::default()).expect("apart");
+        let mut rest = borrow_block(&mut block, parts, BorrowedBlock::default()).expect("apart");
         assert_eq!(rest.written, [&[6, 7][..], &[2, 3, 4], &[]]);
         assert_eq!(rest.read((0, 2)), Some(&[0, 1][..]));
         assert_eq!(rest.read((5, 1)), Some(&[5][..]));
@@ -100,8 +100,9 @@ mod tests {
     #[test]
     fn parts_that_overlap_are_not_lent() {
         let mut block = [0u8; 8];
-        let mut is_lent =
-            |parts: &[Part]| lend(&mut block, parts.iter().copied(), Lent::default()).is_some();
+        let mut is_lent = |parts: &[Part]| {
+            borrow_block(&mut block, parts.iter().copied(), BorrowedBlock::default()).is_some()
+        };
         assert!(!is_lent(&[(0, 4), (3, 2)]));
         assert!(!is_lent(&[(6, 4)]));
         assert!(!is_lent(&[(9, 1)]));
@@ -112,7 +113,7 @@ mod tests {
     fn lists_stay_where_they_are() {
         let list: Vec<&[u8]> = Vec::with_capacity(5);
         let at = list.as_ptr() as usize;
-        let other: Vec<&[u8]> = emptied(list);
+        let other: Vec<&[u8]> = recycled(list);
         assert_eq!((other.as_ptr() as usize, other.capacity()), (at, 5));
     }
 }

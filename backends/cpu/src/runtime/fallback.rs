@@ -32,7 +32,7 @@ impl ReferenceFallback {
         library: &Arc<Library>,
     ) -> Result<ReferenceFallback, BackendError> {
         let NodeKind::Apply(call, attrs) = &from.node(id).kind else {
-            let what = "a leaf as a kernel".into();
+            let what = "a leaf_tensor as a kernel".into();
             return Err(BackendError::Unsupported { backend: "cpu", what });
         };
         let attrs = attrs.iter().map(|a| Some(symbols.attr(a))).collect();

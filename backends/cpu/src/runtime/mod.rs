@@ -14,7 +14,7 @@ use super::resolve::{
     self, KernelCache, Location, NEEDS_DATA, Pass, PlacedBuffer, ResolveContext, ResolvedPlan,
     Resolver, Storage, ValueLocations, check_memory,
 };
-use arena::{Lent, Part, emptied, lend, nothing};
+use arena::{BorrowedBlock, Part, borrow_block, nothing, recycled};
 use buffer::{Buffer, BufferPool, aligned, is_aligned};
 use indexmap::IndexMap;
 use kernel::{Context, TensorView};
@@ -24,7 +24,7 @@ use mlc_backends::{Allocated, BackendError, Executable};
 use mlc_dsl::ir::{Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, MemoryAt, Plan, PlannedBuffer, Room};
-use results::{Held, RunIo, leaf};
+use results::{ResultMemory, RunIo, leaf_tensor};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -112,7 +112,7 @@ struct Workspace {
     /// The arena.
     block: Buffer,
     /// Results that are computed, by their buffer's number; none between runs.
-    results: Vec<Option<Held<'static>>>,
+    results: Vec<Option<ResultMemory<'static>>>,
     /// Those that a pass writes, with their buffer's number; none between runs.
     fresh: Fresh<'static>,
     lists: Lists<'static>,
@@ -121,7 +121,7 @@ struct Workspace {
 /// Argument lists of a kernel call, reused by the next one.
 #[derive(Default)]
 struct Lists<'a> {
-    lent: Lent<'a>,
+    lent: BorrowedBlock<'a>,
     views: Vec<TensorView<'a>>,
     extra: Vec<&'a [u8]>,
     outs: Vec<&'a mut [u8]>,
@@ -349,7 +349,7 @@ impl CompiledPlan {
         inputs: &[Tensor],
     ) -> Result<Vec<Tensor>, BackendError> {
         let (done, _) = self.resolve(symbols, &Memory::default(), Some(inputs))?;
-        let all = done.outputs.iter().map(|p| leaf(p, inputs));
+        let all = done.outputs.iter().map(|p| leaf_tensor(p, inputs));
         all.collect::<Option<_>>().ok_or_else(|| broken("an output that is not computed"))
     }
 
@@ -410,12 +410,12 @@ pub fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
 /// The memory that passes of a run work in.
 struct RunBuffers<'b, 'm> {
     block: &'b mut Buffer,
-    results: &'b mut Vec<Option<Held<'m>>>,
+    results: &'b mut Vec<Option<ResultMemory<'m>>>,
     lists: &'b mut Lists<'static>,
 }
 
 /// The memory that a pass writes.
-type Fresh<'m> = Vec<(usize, Held<'m>)>;
+type Fresh<'m> = Vec<(usize, ResultMemory<'m>)>;
 
 impl RunnablePlan {
     /// Reserves the memory; an error if it and the largest scratch exceed what is available.
@@ -460,25 +460,26 @@ impl RunnablePlan {
         work: &mut Workspace,
     ) -> Result<Vec<Tensor>, BackendError> {
         work.block.grow(self.resolved.block as usize);
-        let mut results: Vec<Option<Held<'_>>> = emptied(std::mem::take(&mut work.results));
+        let mut results: Vec<Option<ResultMemory<'_>>> =
+            recycled(std::mem::take(&mut work.results));
         results.resize_with(self.resolved.buffers.len(), || None);
         let rooms = self.resolved.roomy..;
         for (t, lease) in rooms.clone().zip(io.rooms.drain(..)) {
-            results[t] = Some(Held::Lease(lease));
+            results[t] = Some(ResultMemory::Lease(lease));
         }
         self.lend_outputs(&mut io.outputs, &mut results);
-        let mut fresh: Fresh<'_> = emptied(std::mem::take(&mut work.fresh));
+        let mut fresh: Fresh<'_> = recycled(std::mem::take(&mut work.fresh));
         let Workspace { block, lists, .. } = work;
         let (inputs, watch) = (io.inputs, io.watch.take());
         let buffers = RunBuffers { block, results: &mut results, lists };
         let done = self.steps(threads, inputs, buffers, &mut fresh, watch);
         let out = done.and_then(|()| self.outputs(threads, io, &mut results));
         for t in rooms.take(self.resolved.rooms.len()) {
-            if let Some(Held::Lease(lease)) = results[t].take() {
+            if let Some(ResultMemory::Lease(lease)) = results[t].take() {
                 io.rooms.push(lease);
             }
         }
-        (work.results, work.fresh) = (emptied(results), emptied(fresh));
+        (work.results, work.fresh) = (recycled(results), recycled(fresh));
         out
     }
 
@@ -512,8 +513,8 @@ impl RunnablePlan {
         &self,
         p: &'b Location,
         inputs: &'b [Tensor],
-        lent: &Lent<'b>,
-        results: &'b [Option<Held<'_>>],
+        lent: &BorrowedBlock<'b>,
+        results: &'b [Option<ResultMemory<'_>>],
     ) -> Result<&'b [u8], &'static str> {
         let t = match &p.storage {
             Storage::Const(c) => return Ok(&c.bytes()[..]),
@@ -536,16 +537,16 @@ impl RunnablePlan {
         RunBuffers { block, results, lists }: RunBuffers<'_, 'm>,
         fresh: &mut Fresh<'m>,
     ) -> Result<(), String> {
-        let Lists { lent, mut views, mut extra, mut outs } = std::mem::take(lists).emptied();
+        let Lists { lent, mut views, mut extra, mut outs } = std::mem::take(lists).recycled();
         // Results are lent apart from those that are read.
         let written = || pass.outputs.iter().map(|&t| self.resolved.buffer(t));
-        let new = |t: usize| Held::Lease(self.results.take(self.resolved.buffers[t].bytes));
+        let new = |t: usize| ResultMemory::Lease(self.results.take(self.resolved.buffers[t].bytes));
         let mut take = |t: usize| (t, results[t].take().unwrap_or_else(|| new(t)));
         fresh.extend(written().filter(|&t| self.parts[t].is_none()).map(&mut take));
         let results = &*results;
         let inside = written().filter_map(|t| self.parts[t]);
         let mut lent =
-            lend(block.bytes_mut(), inside, lent).ok_or("its results overlap in memory")?;
+            borrow_block(block.bytes_mut(), inside, lent).ok_or("its results overlap in memory")?;
         let bytes = |p| self.bytes(p, inputs, &lent, results);
         for p in &pass.inputs[..pass.own] {
             views.push(TensorView { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
@@ -564,16 +565,16 @@ impl RunnablePlan {
         }
         let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
         pass.kernel.run(&Context { threads, epilogue }, &views, &mut outs)?;
-        let (views, extra, outs) = (emptied(views), emptied(extra), emptied(outs));
-        *lists = Lists { lent: lent.emptied(), views, extra, outs };
+        let (views, extra, outs) = (recycled(views), recycled(extra), recycled(outs));
+        *lists = Lists { lent: lent.recycled(), views, extra, outs };
         Ok(())
     }
 }
 
 impl Lists<'_> {
-    fn emptied<'b>(self) -> Lists<'b> {
+    fn recycled<'b>(self) -> Lists<'b> {
         let Lists { lent, views, extra, outs } = self;
-        let (views, extra, outs) = (emptied(views), emptied(extra), emptied(outs));
-        Lists { lent: lent.emptied(), views, extra, outs }
+        let (views, extra, outs) = (recycled(views), recycled(extra), recycled(outs));
+        Lists { lent: lent.recycled(), views, extra, outs }
     }
 }

@@ -13,25 +13,25 @@ use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
 
 /// The memory of a result.
-pub enum Held<'m> {
+pub enum ResultMemory<'m> {
     /// The plan's.
     Lease(Lease),
     /// The caller's.
     Lent(&'m mut [u8]),
 }
 
-impl Held<'_> {
+impl ResultMemory<'_> {
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Held::Lease(lease) => lease.bytes(),
-            Held::Lent(bytes) => bytes,
+            ResultMemory::Lease(lease) => lease.bytes(),
+            ResultMemory::Lent(bytes) => bytes,
         }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Held::Lease(lease) => lease.bytes_mut(),
-            Held::Lent(bytes) => bytes,
+            ResultMemory::Lease(lease) => lease.bytes_mut(),
+            ResultMemory::Lent(bytes) => bytes,
         }
     }
 }
@@ -55,7 +55,7 @@ impl<'a> RunIo<'a, '_> {
 }
 
 /// The tensor of a dense value that is a constant or an input.
-pub fn leaf(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
+pub fn leaf_tensor(place: &Location, inputs: &[Tensor]) -> Option<Tensor> {
     let t = match &place.storage {
         Storage::Input(i) => &inputs[*i],
         Storage::Const(t) => t,
@@ -91,7 +91,7 @@ impl RunnablePlan {
     pub(crate) fn lend_outputs<'m>(
         &self,
         lent: &mut [Option<&'m mut [u8]>],
-        results: &mut [Option<Held<'m>>],
+        results: &mut [Option<ResultMemory<'m>>],
     ) {
         let outputs = &self.resolved.outputs;
         for (place, lent) in outputs.iter().zip(lent) {
@@ -104,7 +104,7 @@ impl RunnablePlan {
                 m.len() == self.resolved.buffers[t].bytes && at.is_multiple_of(place.dtype.size())
             });
             if own && fits && place.layout.is_whole() {
-                results[t] = lent.take().map(Held::Lent);
+                results[t] = lent.take().map(ResultMemory::Lent);
             }
         }
     }
@@ -115,7 +115,7 @@ impl RunnablePlan {
         &self,
         threads: &Threads,
         io: &mut RunIo<'_, '_>,
-        results: &mut [Option<Held<'_>>],
+        results: &mut [Option<ResultMemory<'_>>],
     ) -> Result<Vec<Tensor>, BackendError> {
         let outputs = &self.resolved.outputs;
         // Buffers that hold several outputs.
@@ -123,22 +123,22 @@ impl RunnablePlan {
         let mut out = Vec::with_capacity(outputs.len());
         for (i, place) in outputs.iter().enumerate() {
             let Storage::Buffer(id) = place.storage else {
-                out.extend(leaf(place, io.inputs));
+                out.extend(leaf_tensor(place, io.inputs));
                 continue;
             };
             let t = self.resolved.buffer(id);
             if let Some(room) = id.room() {
                 let own = self.resolved.rooms[room].output == i;
-                let held = results[t].as_ref().map_or(&[][..], Held::bytes);
+                let held = results[t].as_ref().map_or(&[][..], ResultMemory::bytes);
                 out.push(if own { absent(place.dtype) } else { self.dense(threads, place, held)? });
                 continue;
             }
             let bytes = match results[t].take() {
-                Some(Held::Lent(_)) => {
+                Some(ResultMemory::Lent(_)) => {
                     out.push(absent(place.dtype));
                     continue;
                 }
-                Some(Held::Lease(buffer)) => Bytes::from_owner(buffer),
+                Some(ResultMemory::Lease(buffer)) => Bytes::from_owner(buffer),
                 None => {
                     let known = shared.iter().find(|(known, _)| *known == t);
                     known.map_or_else(Bytes::new, |(_, bytes)| bytes.clone())

@@ -3,8 +3,8 @@
 //! A packed constant keeps its source alive, so that the source's address identifies it.
 
 use super::buffer::{Buffer, is_aligned};
-use crate::blocks::BlockPanels;
-use crate::channels_last::winograd::{Filters, Points, Size};
+use crate::block_quantized::BlockPanels;
+use crate::channels_last::winograd::{TileSize, TransformedFilters, WinogradFilters};
 use crate::gemm::{FilterShape, Matrix, PackedFilters, PackedLeft, PackedRight};
 use crate::int8::PackedBytes;
 use crate::layout::Layout;
@@ -55,7 +55,7 @@ pub struct Taps {
 type Store<P, K = Key> = Mutex<HashMap<K, P>>;
 /// Several constants with their layouts, and the packing's parameters.
 type BlocksKey = (Vec<(usize, Layout)>, [usize; 2]);
-type PointsStore<P> = Store<P, (Key, Filters, Size)>;
+type PointsStore<P> = Store<P, (Key, WinogradFilters, TileSize)>;
 
 /// The packed constants of all sessions.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
@@ -63,7 +63,8 @@ static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::de
 static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
 static FILTERS: LazyLock<Store<Weak<Pack<PackedFilters>>>> = LazyLock::new(Store::default);
 static BLOCKS: LazyLock<Store<Weak<Pack<BlockPanels>>, BlocksKey>> = LazyLock::new(Store::default);
-static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
+static POINTS: LazyLock<PointsStore<Weak<Pack<TransformedFilters>>>> =
+    LazyLock::new(Store::default);
 
 /// The packed constants of one session, for all shapes that it runs: those of the program live as long as it does, others while in use.
 #[derive(Default)]
@@ -75,7 +76,7 @@ pub struct WeightCache {
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
     filters: Store<Arc<Pack<PackedFilters>>>,
-    points: PointsStore<Arc<Pack<Points>>>,
+    points: PointsStore<Arc<Pack<TransformedFilters>>>,
     bytes: Store<Arc<Pack<PackedBytes>>>,
     blocks: Store<Arc<Pack<BlockPanels>>, BlocksKey>,
 }
@@ -236,15 +237,15 @@ impl WeightCache {
         &self,
         constant: &Tensor,
         at: usize,
-        filters: Filters,
-        size: Size,
-    ) -> Arc<Pack<Points>> {
+        filters: WinogradFilters,
+        size: TileSize,
+    ) -> Arc<Pack<TransformedFilters>> {
         let whole = SubMatrix { offset: at, row: 0, col: 1 };
         let key = (key(constant, whole, (1, filters.len())), filters, size);
         find(self.own(&self.points, constant), &POINTS, key, &[constant], &|| {
             let aligned = self.aligned(constant);
             let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
-            Points::new(&all[at..][..filters.len()], filters, size)
+            TransformedFilters::new(&all[at..][..filters.len()], filters, size)
         })
     }
 }

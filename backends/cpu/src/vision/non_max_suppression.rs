@@ -4,7 +4,7 @@
 
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
-use mlc_backends::reference::externs::choices::Corners;
+use mlc_backends::reference::externs::selection::Corners;
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 use std::cmp::Ordering;

@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, TensorView};
-use mlc_backends::reference::externs::rois::{Neighbours, Pooling};
+use mlc_backends::reference::externs::roi_align::{Neighbours, Pooling};
 use mlc_dsl::ir::DType;
 use mlc_vector::simd;
 

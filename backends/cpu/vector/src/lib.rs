@@ -1,4 +1,4 @@
-//! Kernels that are written once for all kinds of vectors: a module per level defines the operations, macros the bodies.
+//! SIMD kernels, written once for all instruction sets: a module per level defines the vector operations, macros the bodies.
 //!
 //! The only place with intrinsics for floats. Every body is held against the reference interpreter at every level that the machine has. Nothing here
 //! knows plans, layouts or operators: it is compiled apart from what changes often, since it takes longest.

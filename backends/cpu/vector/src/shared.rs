@@ -1,4 +1,4 @@
-//! A slice that tasks write at once.
+//! A slice that tasks write concurrently.
 
 use std::marker::PhantomData;
 

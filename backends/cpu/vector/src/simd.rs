@@ -49,9 +49,9 @@ fn detect() -> VectorLevel {
     }
 }
 
-/// True if vectors of AVX-512 are computed in two halves, one after the other: Zen 4 (AMD's family 19h).
+/// Whether AVX-512 is double-pumped, executed in two halves: Zen 4 (AMD's family 19h).
 #[cfg(target_arch = "x86_64")]
-pub fn has_halves() -> bool {
+pub fn is_double_pumped() -> bool {
     use std::arch::x86_64::__cpuid;
     let vendor = __cpuid(0);
     let signature = __cpuid(1).eax;
@@ -62,7 +62,7 @@ pub fn has_halves() -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub fn has_halves() -> bool {
+pub fn is_double_pumped() -> bool {
     false
 }
 

@@ -1,9 +1,8 @@
-//! Accelerated evaluation of sums of products as products of dense matrices.
+//! Accelerated evaluation of contractions as dense matrix products.
 //!
-//! An output axis that only the first factor depends on belongs to the rows, one that only the second depends
-//! on to the columns, one that both depend on to the batch. The matrices hold the values of the factors, zeros
-//! of padding included, so that infinities and NaN meet the same operands as in the plain sum; only
-//! the order of summation differs.
+//! An output axis of the first factor alone is a row axis, one of the second alone a column axis, one of both a batch axis. The matrices hold
+//! the values of the factors, zeros of padding included, so that infinities and NaN meet the same operands as in the plain sum; only the order
+//! of summation differs.
 
 use super::super::code::compile::{Body, MeaningCode};
 use super::super::code::{Fault, InputElements, Machine, Real, Slot};

@@ -1,4 +1,4 @@
-//! Accelerated evaluation of code: the same values as its plain evaluation, bit by bit where nothing is regrouped.
+//! Accelerated evaluation of code: bitwise the values of plain evaluation, except where sums are regrouped.
 
 pub mod affine;
 pub mod contract;

@@ -1,5 +1,4 @@
-//! Parts of a meaning that no element decides and few index variables do, computed once for all of their values: places and
-//! weights of an interpolation, masks, mirrored indices.
+//! Tabulates subexpressions that depend on no element and few index variables: interpolation indices and weights, masks, mirrored indices.
 //!
 //! A table holds what the part evaluates to, so the results are bit-identical. A part that may lie outside of
 //! anything, or that would take more memory than it saves time, stays as it is.

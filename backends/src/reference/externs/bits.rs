@@ -1,4 +1,4 @@
-//! Rust reference of the operator that reads the bits of elements as another type.
+//! Rust reference of bitcast.
 
 use super::super::array::{Array, Elements};
 use half::{bf16, f16};

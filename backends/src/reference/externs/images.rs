@@ -1,5 +1,4 @@
-//! Rust references of operators that decode files of images. Formats but JPEG are left to libraries; what they yield is made red, green and
-//! blue of 8 bits here.
+//! Rust references of image decoders. Formats but JPEG are left to libraries; their output is converted to 8-bit RGB here.
 
 use super::super::array::{Array, Elements};
 use super::jpeg;

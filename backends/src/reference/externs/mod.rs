@@ -1,21 +1,21 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 mod bits;
-pub mod choices;
 mod images;
 mod jpeg;
-mod places;
-pub mod rois;
-mod texts;
+pub mod roi_align;
+pub mod selection;
+mod sort_scatter;
+mod strings;
 mod trees;
 
 use super::array::Array;
 use bits::read_bits;
-use choices::{distinct_rows, suppress_overlapping};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
-use places::{order_rows, write_rows};
-use rois::pool_regions;
+use roi_align::pool_regions;
+use selection::{distinct_rows, suppress_overlapping};
+use sort_scatter::{order_rows, write_rows};
 use trees::follow_trees;
 
 /// A Rust reference: the results for arguments and attributes whose types have been checked, in the
@@ -32,13 +32,13 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("tree_ensemble", follow_trees),
     ("unique_rows", distinct_rows),
     ("choose_boxes", suppress_overlapping),
-    ("join_texts", texts::join),
-    ("change_case", texts::cased),
-    ("matches_pattern", texts::matched),
-    ("count_parts", texts::counted),
-    ("split_texts", texts::split),
-    ("text_of_number", texts::of_number),
-    ("number_of_text", texts::to_number),
+    ("join_texts", strings::join),
+    ("change_case", strings::cased),
+    ("matches_pattern", strings::matched),
+    ("count_parts", strings::counted),
+    ("split_texts", strings::split),
+    ("text_of_number", strings::of_number),
+    ("number_of_text", strings::to_number),
     ("image_size", images::size),
     ("image_pixels", images::pixels),
 ];

@@ -1,4 +1,4 @@
-//! Rust reference of ensembles of decision trees.
+//! Rust reference of decision tree ensembles.
 
 use super::super::array::Array;
 use super::{floats, results};

@@ -1,11 +1,11 @@
 //! Int8 depthwise convolutions, channels last: vectors run along channels.
 
+use super::super::conv::naive::ConvExtents;
 use super::super::dot::COLUMNS;
 use super::super::epilogue::OutputPipeline;
 use super::super::pack::{ByteMatrix, PackedBytes};
-use super::super::{shift, vector};
-use super::ConvExtents;
-use super::Image;
+use super::super::{SignShift, sign_shift, vector};
+use super::image::Int8Image;
 use crate::channels_last::as_pointers;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
@@ -15,13 +15,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A depthwise convolution with known shapes.
-pub struct Depthwise {
-    image: Image,
+pub struct Int8NhwcDepthwise {
+    image: Int8Image,
     batch: usize,
     channels: usize,
     w_at: usize,
-    /// Bits to flip, and what that adds, of the weights.
-    weights: (u8, i32),
+    /// The sign shift of the weights.
+    weights: SignShift,
     packed: Option<Arc<Pack<PackedBytes>>>,
 }
 
@@ -43,21 +43,21 @@ struct Job<'a> {
     finish: &'a OutputPipeline<'a>,
 }
 
-impl Depthwise {
+impl Int8NhwcDepthwise {
     /// The convolution of every channel of an image by itself.
-    pub fn new(spec: &KernelSpec<'_>) -> Option<Depthwise> {
+    pub fn new(spec: &KernelSpec<'_>) -> Option<Int8NhwcDepthwise> {
         let [_, w, ..] = spec.args else { return None };
         let (shape, w_at, weights) =
-            (w.layout.shape.as_slice(), w.layout.offset, shift(w.dtype, true)?);
-        let image = Image::new(spec, shape, 1)?;
+            (w.layout.shape.as_slice(), w.layout.offset, sign_shift(w.dtype, true)?);
+        let image = Int8Image::new(spec, shape, 1)?;
         let (batch, channels, taps) = (*spec.outputs[0].1.first()?, shape[0], image.windows.taps());
         let packed = w.constant.as_ref().map(|t| {
             // Not the steps of a matrix that a product may have of the same constant.
             spec.weights.bytes(t, w_at, (-1, -(taps as isize)), (channels, taps), &|| {
-                pack(&t.bytes()[w_at..], channels, taps, weights.0)
+                pack(&t.bytes()[w_at..], channels, taps, weights.flip)
             })
         });
-        Some(Depthwise { image, batch, channels, w_at, weights, packed })
+        Some(Int8NhwcDepthwise { image, batch, channels, w_at, weights, packed })
     }
 
     /// The results at some positions.
@@ -138,7 +138,7 @@ fn pack(w: &[u8], channels: usize, taps: usize, flip: u8) -> PackedBytes {
     PackedBytes::columns(&m, taps, wide, flip)
 }
 
-impl Kernel for Depthwise {
+impl Kernel for Int8NhwcDepthwise {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -149,10 +149,10 @@ impl Kernel for Depthwise {
         if positions * self.channels == 0 {
             return Ok(());
         }
-        let p = vector(&inputs[2], 1, self.image.flip.1)[0];
-        let zeros = vector(&inputs[3], self.channels, self.weights.1);
+        let p = vector(&inputs[2], 1, self.image.shift.offset)[0];
+        let zeros = vector(&inputs[3], self.channels, self.weights.offset);
         let w = &inputs[1].bytes[self.w_at..][..self.channels * taps];
-        let of = |i: usize| ((w[i] ^ self.weights.0) as i8 as i32).wrapping_sub(zeros[i / taps]);
+        let of = |i: usize| ((w[i] ^ self.weights.flip) as i8 as i32).wrapping_sub(zeros[i / taps]);
         let finish = OutputPipeline::of_channels(cx, outputs[0], positions, self.channels, order);
         if !(0..=255).contains(&p) {
             let extents = ConvExtents { batch: self.batch, group: self.channels, q: 1, o: 1 };
@@ -163,7 +163,7 @@ impl Kernel for Depthwise {
         }
         let is_fast = finish.steps().is_some() && zeros.iter().all(|&z| z == 0);
         let own = match (&self.packed, is_fast) {
-            (None, true) => Some(pack(w, self.channels, taps, self.weights.0)),
+            (None, true) => Some(pack(w, self.channels, taps, self.weights.flip)),
             _ => None,
         };
         let packed = self.packed.as_ref().map(|p| &***p).or(own.as_ref()).filter(|_| is_fast);

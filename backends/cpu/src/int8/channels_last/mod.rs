@@ -2,154 +2,33 @@
 //! the zero point.
 
 mod depthwise;
+mod image;
 
-use super::conv::naive::{ConvExtents, naive_sums};
+use super::conv::naive::ConvExtents;
 use super::dot::{COLUMNS, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange, tile};
 use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups, total};
-use super::{is_zero_point, shift, vector};
-use crate::channels_last::{Windows, as_pointers};
-use crate::conv::window::Window;
+use super::{SignShift, is_zero_point, sign_shift, vector};
+use crate::channels_last::as_pointers;
 use crate::gemm::FilterShape;
-use crate::layout::Layout;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
-use depthwise::Depthwise;
-use mlc_vector::simd;
+use depthwise::Int8NhwcDepthwise;
+use image::Int8Image;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The image of a convolution, and its windows.
-pub struct Image {
-    pub windows: Windows,
-    /// Where its elements begin.
-    pub at: usize,
-    /// Positions of all images.
-    positions: usize,
-    /// Channels, and those of the copy that is read, if one is.
-    channels: usize,
-    copied: Option<usize>,
-    /// Bits to flip, and what that adds.
-    pub flip: (u8, i32),
-    /// The window over the spatial axes, where the outside is no byte.
-    window: Window,
-}
-
-impl Image {
-    /// The first argument of a convolution with filters of these extents. Channels are read in multiples of `together`.
-    pub fn new(spec: &KernelSpec<'_>, filters: &[usize], together: usize) -> Option<Image> {
-        let x = spec.args.first()?;
-        let flip = shift(x.dtype, false)?;
-        let (shape, channels) = (&x.layout.shape, *x.layout.shape.last()?);
-        let wide = channels.next_multiple_of(together);
-        if !x.layout.is_dense() {
-            return None;
-        }
-        let copied = (wide != channels || flip.0 != 0).then_some(wide);
-        let mut read = shape.clone();
-        *read.last_mut()? = wide;
-        let offset = if copied.is_some() { 0 } else { x.layout.offset };
-        let layout = Layout { offset, ..Layout::dense(&read) };
-        let windows = Windows::over(&layout, spec, &filters[2..], [0, 1, 3])?;
-        let out = &spec.outputs[0].1;
-        let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
-        let (stride, low, dilation) = (spec.sizes(0)?, spec.ints(1)?, spec.sizes(3)?);
-        let window =
-            Window::new(&spatial(shape), &filters[2..], &spatial(out), stride, low, dilation)?;
-        let positions = shape[..shape.len() - 1].iter().product();
-        let at = x.layout.offset;
-        Some(Image { windows, at, positions, channels, copied, flip, window })
-    }
-
-    /// Channels of a position as they are read.
-    pub fn wide(&self) -> usize {
-        self.copied.unwrap_or(self.channels)
-    }
-
-    /// Bytes of the copy.
-    pub fn scratch(&self) -> usize {
-        self.copied.map_or(0, |wide| self.positions * wide)
-    }
-
-    /// The padding that windows read: the zero point, and zeros beyond the channels.
-    pub fn outside(&self, p: i32, taps: usize) -> Vec<u8> {
-        let mut line = vec![p as u8; self.channels];
-        line.resize(self.wide(), 0);
-        line.repeat(taps)
-    }
-
-    /// The image as it is read. `copy` has the length of the scratch memory.
-    pub fn read<'a>(&self, bytes: &'a [u8], copy: &'a mut [u8]) -> &'a [u8] {
-        let Some(wide) = self.copied else {
-            assert!(self.windows.reach(self.channels) <= bytes.len(), "windows inside the image");
-            return bytes;
-        };
-        let from = &bytes[self.at..][..self.positions * self.channels];
-        let copy = &mut copy[..self.positions * wide];
-        match (self.channels, wide) {
-            (3, 4) => threes(from, self.flip.0, copy),
-            (c, _) if c == wide => flipped(from, self.flip.0, copy),
-            (c, _) => {
-                for (to, from) in copy.chunks_exact_mut(wide).zip(from.chunks_exact(c.max(1))) {
-                    to[c..].fill(0);
-                    flipped(from, self.flip.0, to);
-                }
-            }
-        }
-        copy
-    }
-
-    /// All sums by the naive convolution, where padding is no byte.
-    pub fn plain(
-        &self,
-        bytes: &[u8],
-        p: i32,
-        extents: ConvExtents,
-        weights: impl Fn(usize) -> i32,
-    ) -> Vec<i32> {
-        let (inputs, outputs) = (self.window.inputs(), self.window.outputs());
-        let image = |i: usize| {
-            let (place, plane) = (i % inputs, i / inputs);
-            let (b, c) = (plane / self.channels, plane % self.channels);
-            let at = (b * inputs + place) * self.channels + c;
-            ((bytes[self.at + at] ^ self.flip.0) as i32).wrapping_sub(p)
-        };
-        let all = naive_sums(&self.window, extents, image, weights);
-        let n = extents.group * extents.o;
-        let from = |i: usize| {
-            let (row, c) = (i / n, i % n);
-            all[(row / outputs * n + c) * outputs + row % outputs]
-        };
-        (0..all.len()).map(from).collect()
-    }
-}
-
-simd! {
-    fn flipped(from: &[u8], flip: u8, to: &mut [u8]) {
-        to.iter_mut().zip(from).for_each(|(t, &b)| *t = b ^ flip);
-    }
-}
-
-simd! {
-    /// Three channels as four, the last of which is zero.
-    fn threes(from: &[u8], flip: u8, to: &mut [u8]) {
-        for (to, from) in to.as_chunks_mut::<4>().0.iter_mut().zip(from.as_chunks::<3>().0) {
-            *to = [from[0] ^ flip, from[1] ^ flip, from[2] ^ flip, 0];
-        }
-    }
-}
-
 /// A convolution of one group with known shapes.
-struct Conv {
-    image: Image,
+struct Int8NhwcConv {
+    image: Int8Image,
     batch: usize,
     /// Input and output channels.
     q: usize,
     o: usize,
     w_at: usize,
-    /// Bits to flip, and what that adds, of the weights.
-    weights: (u8, i32),
+    /// The sign shift of the weights.
+    weights: SignShift,
     packed: Option<Arc<Pack<PackedBytes>>>,
     /// Taps that are read as one piece where all are inside the image.
     join: usize,
@@ -158,28 +37,28 @@ struct Conv {
 /// Prepares the convolution of `x - p` and `w - q` for one group, or every channel by itself.
 pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [_, w, p, z] = spec.args else { return None };
-    let (filters, weights) = (w.layout.shape.as_slice(), shift(w.dtype, true)?);
+    let (filters, weights) = (w.layout.shape.as_slice(), sign_shift(w.dtype, true)?);
     let group = usize::try_from(spec.int(4)?).ok()?;
     if !w.layout.is_dense() || !is_zero_point(p, 0) || !is_zero_point(z, 1) {
         return None;
     }
     let (o, q, batch) = (*filters.first()?, *filters.get(1)?, *spec.outputs[0].1.first()?);
     if q == 1 && o == group {
-        return Depthwise::new(spec).map(|d| Box::new(d) as Box<dyn Kernel>);
+        return Int8NhwcDepthwise::new(spec).map(|d| Box::new(d) as Box<dyn Kernel>);
     }
     if group != 1 {
         return None;
     }
-    let image = Image::new(spec, filters, 4)?;
+    let image = Int8Image::new(spec, filters, 4)?;
     let (taps, w_at) = (image.windows.taps(), w.layout.offset);
     let join = image.windows.joined(image.wide());
     let packed = w.constant.as_ref().map(|t| {
         // Not the steps of a matrix that a product may have of the same constant.
         spec.weights.bytes(t, w_at, (-2 - q as isize, taps as isize), (o, q * taps), &|| {
-            pack(&t.bytes()[w_at..], FilterShape { o, q, taps }, weights.0)
+            pack(&t.bytes()[w_at..], FilterShape { o, q, taps }, weights.flip)
         })
     });
-    Some(Box::new(Conv { image, batch, q, o, w_at, weights, packed, join }))
+    Some(Box::new(Int8NhwcConv { image, batch, q, o, w_at, weights, packed, join }))
 }
 
 /// Packs weights as columns with tap-major depth, in groups of four channels.
@@ -216,7 +95,7 @@ const BLOCK: usize = 96;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 19;
 
-impl Kernel for Conv {
+impl Kernel for Int8NhwcConv {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -227,14 +106,14 @@ impl Kernel for Conv {
         if positions * self.o == 0 {
             return Ok(());
         }
-        let p = vector(&inputs[2], 1, self.image.flip.1)[0];
-        let mut zeros = vector(&inputs[3], self.o, self.weights.1);
+        let p = vector(&inputs[2], 1, self.image.shift.offset)[0];
+        let mut zeros = vector(&inputs[3], self.o, self.weights.offset);
         let finish = OutputPipeline::of_rows(cx, outputs[0], positions, self.o);
         let w = &inputs[1].bytes[self.w_at..];
         if !(0..=255).contains(&p) {
             let per = (self.q * taps).max(1);
             let weights =
-                |i: usize| ((w[i] ^ self.weights.0) as i8 as i32).wrapping_sub(zeros[i / per]);
+                |i: usize| ((w[i] ^ self.weights.flip) as i8 as i32).wrapping_sub(zeros[i / per]);
             let extents = ConvExtents { batch: self.batch, group: 1, q: self.q, o: self.o };
             let all = self.image.plain(inputs[0].bytes, p, extents, weights);
             // SAFETY: the only call.
@@ -245,7 +124,7 @@ impl Kernel for Conv {
         let weights = match &self.packed {
             Some(packed) => &***packed,
             None => {
-                own = pack(w, FilterShape { o: self.o, q: self.q, taps }, self.weights.0);
+                own = pack(w, FilterShape { o: self.o, q: self.q, taps }, self.weights.flip);
                 &own
             }
         };
@@ -289,7 +168,7 @@ impl Kernel for Conv {
     }
 }
 
-impl Conv {
+impl Int8NhwcConv {
     /// Computes some positions, by panels of output channels.
     fn block(&self, job: &Job<'_>, rows: Range<usize>, panels: &Range<usize>) {
         let (taps, count) = (self.image.windows.taps(), rows.len());

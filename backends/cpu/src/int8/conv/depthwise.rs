@@ -1,7 +1,7 @@
 //! Int8 depthwise convolutions, channels first: plane by plane, tap by tap over all positions.
 
 use super::super::epilogue::OutputPipeline;
-use super::super::vector;
+use super::super::{SignShift, vector};
 use super::naive::{ConvExtents, naive_sums};
 use super::polyphase::PolyphasePlanes;
 use crate::conv::window::Window;
@@ -10,15 +10,15 @@ use crate::runtime::kernel::{Context, Kernel, TensorView};
 use mlc_vector::simd;
 
 /// A depthwise convolution with known shapes.
-pub struct Depthwise {
+pub struct Int8NchwDepthwise {
     window: Window,
     frame: PolyphasePlanes,
     batch: usize,
     channels: usize,
     taps: usize,
     at: [usize; 2],
-    /// Bits to flip, and what that adds, of the image.
-    image: (u8, i32),
+    /// The sign shift of the image.
+    image: SignShift,
     /// Whether the weights are signed.
     signed: bool,
     offsets: Vec<usize>,
@@ -29,32 +29,32 @@ const GRAIN: usize = 4096;
 /// Positions whose sums are kept in the first-level cache.
 const SPAN: usize = 1024;
 
-impl Depthwise {
+impl Int8NchwDepthwise {
     /// The convolution, if its window has a frame.
     pub fn new(
         window: Window,
         batch: usize,
         channels: usize,
         at: [usize; 2],
-        image: (u8, i32),
-        weights: (u8, i32),
-    ) -> Option<Depthwise> {
+        image: SignShift,
+        weights: SignShift,
+    ) -> Option<Int8NchwDepthwise> {
         let frame = PolyphasePlanes::of(&window)?;
         let (taps, offsets) = (window.taps(), frame.offsets(1));
         // Signed bytes need no flip to be signed.
-        let signed = weights.0 == 0;
-        Some(Depthwise { window, frame, batch, channels, taps, at, image, signed, offsets })
+        let signed = weights.flip == 0;
+        Some(Int8NchwDepthwise { window, frame, batch, channels, taps, at, image, signed, offsets })
     }
 }
 
-impl Kernel for Depthwise {
+impl Kernel for Int8NchwDepthwise {
     fn run(
         &self,
         cx: &Context<'_>,
         inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let p = vector(&inputs[2], 1, self.image.1)[0];
+        let p = vector(&inputs[2], 1, self.image.offset)[0];
         let zeros = vector(&inputs[3], self.channels, 0);
         let value = |(i, &b): (usize, &u8)| {
             let w = if self.signed { b as i8 as i32 } else { b as i32 };
@@ -70,7 +70,7 @@ impl Kernel for Depthwise {
         if !(0..=255).contains(&p) {
             let c = ConvExtents { batch: self.batch, group: self.channels, q: 1, o: 1 };
             let image = |i: usize| {
-                ((inputs[0].bytes[self.at[0] + i] ^ self.image.0) as i32).wrapping_sub(p)
+                ((inputs[0].bytes[self.at[0] + i] ^ self.image.flip) as i32).wrapping_sub(p)
             };
             let all = naive_sums(&self.window, c, image, |i| weights[i]);
             // SAFETY: the only call.
@@ -88,7 +88,7 @@ impl Kernel for Depthwise {
                     for (at, sums) in mine.clone().zip(sums.chunks_exact_mut(whole)) {
                         let c = at % self.channels;
                         let from = &x[at * image..][..image];
-                        self.frame.fill_plane(from, self.image.0, p as u8, plane);
+                        self.frame.fill_plane(from, self.image.flip, p as u8, plane);
                         let w = &weights[c * self.taps..][..self.taps];
                         let signed = w.iter().map(|&w| i8::try_from(w).ok().map(i16::from));
                         let narrow: Vec<i16> = signed.collect::<Option<_>>().unwrap_or_default();
@@ -119,7 +119,7 @@ impl Kernel for Depthwise {
     }
 }
 
-impl Depthwise {
+impl Int8NchwDepthwise {
     /// Puts the results among the positions from `start` on in their places.
     fn keep(&self, start: usize, span: &[i32], sums: &mut [i32]) {
         let (wide, width) = (self.frame.wide, self.frame.to[1]);

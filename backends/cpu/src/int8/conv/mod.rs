@@ -8,13 +8,13 @@ pub(crate) mod transpose;
 use super::dot::{COLUMNS, Columns, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange, tile};
 use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups};
-use super::{block_columns, is_zero_point, shift, vector};
+use super::{SignShift, block_columns, is_zero_point, sign_shift, vector};
 use crate::conv::window::Window;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use crate::runtime::weight_cache::Pack;
-use depthwise::Depthwise;
+use depthwise::Int8NchwDepthwise;
 use mlc_vector::arrays::array;
 use naive::{ConvExtents, naive_sums};
 use polyphase::PolyphasePlanes;
@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A convolution with known shapes.
-struct Conv {
+struct Int8NchwConv {
     window: Window,
     frame: PolyphasePlanes,
     batch: usize,
@@ -33,9 +33,9 @@ struct Conv {
     taps: usize,
     /// Where the operands begin.
     at: [usize; 2],
-    /// Bits to flip, and what that adds, of the image and the weights.
-    image: (u8, i32),
-    weights: (u8, i32),
+    /// The sign shift of the image and the weights.
+    image: SignShift,
+    weights: SignShift,
     offsets: Vec<usize>,
     packed: Option<Arc<Pack<PackedBytes>>>,
 }
@@ -46,7 +46,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let out = &spec.outputs[0].1;
     let (stride, low) = (spec.sizes(0)?, spec.ints(1)?);
     let (dilation, group) = (spec.sizes(3)?, usize::try_from(spec.int(4)?).ok()?);
-    let (image, weights) = (shift(x.dtype, false)?, shift(w.dtype, true)?);
+    let (image, weights) = (sign_shift(x.dtype, false)?, sign_shift(w.dtype, true)?);
     let dense = x.layout.is_dense() && w.layout.is_dense();
     if !dense || !is_zero_point(p, 0) || !is_zero_point(z, 1) || stride.contains(&0) || group == 0 {
         return None;
@@ -56,7 +56,7 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let (q, o, taps) = (w.layout.shape[1], out[1] / group, window.taps());
     let at = [x.layout.offset, w.layout.offset];
     if q == 1 && o == 1 {
-        return Depthwise::new(window, out[0], group, at, image, weights)
+        return Int8NchwDepthwise::new(window, out[0], group, at, image, weights)
             .map(|d| Box::new(d) as Box<dyn Kernel>);
     }
     let frame = PolyphasePlanes::of(&window)?;
@@ -65,11 +65,11 @@ pub fn make(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
         let all = (group * o, q * taps);
         // Not the steps of a matrix that a product may have of the same constant.
         spec.weights.bytes(t, at[1], (-1 - q as isize, taps as isize), all, &|| {
-            pack(&t.bytes()[at[1]..], all.0, q, taps, weights.0)
+            pack(&t.bytes()[at[1]..], all.0, q, taps, weights.flip)
         })
     });
     let batch = out[0];
-    Some(Box::new(Conv {
+    Some(Box::new(Int8NchwConv {
         window,
         frame,
         batch,
@@ -114,25 +114,25 @@ struct Part<'a> {
     zeros: &'a [i32],
 }
 
-impl Kernel for Conv {
+impl Kernel for Int8NchwConv {
     fn run(
         &self,
         cx: &Context<'_>,
         inputs: &[TensorView<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let p = vector(&inputs[2], 1, self.image.1)[0];
+        let p = vector(&inputs[2], 1, self.image.offset)[0];
         let rows = self.group * self.o;
-        let zeros = vector(&inputs[3], rows, self.weights.1);
+        let zeros = vector(&inputs[3], rows, self.weights.offset);
         let finish = OutputPipeline::new(cx, outputs[0]);
         if !(0..=255).contains(&p) {
             let c = ConvExtents { batch: self.batch, group: self.group, q: self.q, o: self.o };
             let image = |i: usize| {
-                ((inputs[0].bytes[self.at[0] + i] ^ self.image.0) as i32).wrapping_sub(p)
+                ((inputs[0].bytes[self.at[0] + i] ^ self.image.flip) as i32).wrapping_sub(p)
             };
             let per = (self.q * self.taps).max(1);
             let weights = |i: usize| {
-                let w = (inputs[1].bytes[self.at[1] + i] ^ self.weights.0) as i8 as i32;
+                let w = (inputs[1].bytes[self.at[1] + i] ^ self.weights.flip) as i8 as i32;
                 w.wrapping_sub(zeros[i / per])
             };
             let all = naive_sums(&self.window, c, image, weights);
@@ -146,7 +146,7 @@ impl Kernel for Conv {
             Some(packed) => &***packed,
             None => {
                 let w = &inputs[1].bytes[self.at[1]..];
-                own = pack(w, rows, self.q, self.taps, self.weights.0);
+                own = pack(w, rows, self.q, self.taps, self.weights.flip);
                 &own
             }
         };
@@ -165,7 +165,7 @@ impl Kernel for Conv {
                     let channel =
                         |c: usize| x.get(c * image..(c + 1) * image).filter(|_| c < self.q);
                     let four = array(|t| channel(4 * g + t));
-                    self.frame.fill(four, self.image.0, p as u8, to);
+                    self.frame.fill(four, self.image.flip, p as u8, to);
                 });
                 let reach = self.offsets.iter().copied().max().unwrap_or(0);
                 let columns = Columns { groups: words, offsets: &self.offsets, reach };
@@ -195,7 +195,7 @@ impl Kernel for Conv {
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 19;
 
-impl Conv {
+impl Int8NchwConv {
     fn part(&self, cx: &Context<'_>, part: &Part<'_>, finish: &OutputPipeline<'_>) {
         let positions = self.frame.positions();
         if positions == 0 || self.o == 0 {

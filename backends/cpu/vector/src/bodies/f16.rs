@@ -1,10 +1,10 @@
-//! Floats of 16 bits as f32, for any kind of vector.
+//! Widens f16 and bf16 to f32, for any kind of vector.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;
 use half::{bf16, f16};
 
-/// Floats of 16 bits.
+/// A 16-bit float type.
 pub trait HalfFloat: Copy + Sync + 'static {
     /// Writes numbers as f32.
     ///

@@ -1,4 +1,4 @@
-//! Functions of vectors, with the bits of [`crate::math`], and the steps after a product that need them.
+//! Elementary functions of vectors, bitwise those of [`crate::math`], and the epilogue steps that need them.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;

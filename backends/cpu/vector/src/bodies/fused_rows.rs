@@ -1,4 +1,4 @@
-//! The body of pointwise programs that are chains: vectors of an operand go through the steps that otherwise follow a product.
+//! The body of pointwise programs that are tile epilogues: the steps run on vectors of an operand instead of sums.
 
 /// Defines `map_rows` for a level, whose module defines `Vector`, `LANES`, the operations on it and `settle`.
 macro_rules! fused_rows {

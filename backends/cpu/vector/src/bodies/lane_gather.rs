@@ -1,4 +1,4 @@
-//! Elements of a line by their indices, a vector at a time where the indices of a vector's elements lie near each other.
+//! Gathers a row by indices, as lane permutations where the indices of a vector are close together.
 
 use crate::simd::{VectorLevel, level};
 use bytemuck::Pod;

@@ -1,4 +1,4 @@
-//! The bodies, each in terms of the operations that a level defines, with the functions that choose the level of the machine.
+//! Kernel bodies in terms of a level's vector operations, with the functions that dispatch to the machine's level.
 
 pub mod f16;
 pub mod functions;

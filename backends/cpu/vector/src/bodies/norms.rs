@@ -1,4 +1,4 @@
-//! Layer and root-mean-square norms of rows: the sums of several rows side by side, one for each element of a vector.
+//! Layer norm and RMS norm: several rows at a time, one per lane.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;

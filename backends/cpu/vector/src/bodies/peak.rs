@@ -1,4 +1,4 @@
-//! The body that finds how many multiply-adds a core does in a second, for any kind of vector.
+//! The body that measures a core's peak FMA throughput.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;

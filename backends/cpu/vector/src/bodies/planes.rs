@@ -1,4 +1,4 @@
-//! The bodies of depthwise convolutions: a channel's plane is copied into a padded frame, and every tap adds a vector.
+//! The bodies of depthwise convolution: a channel is copied into a padded frame, and every tap is a vector multiply-add.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;

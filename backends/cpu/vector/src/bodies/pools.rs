@@ -1,4 +1,4 @@
-//! The body of poolings: the rows that the windows of a row of results meet are joined to a line, and neighbours in that line to results.
+//! The body of separable pooling: first down the window's rows, then along the row.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;

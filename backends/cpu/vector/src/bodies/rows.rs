@@ -1,11 +1,11 @@
-//! Rows joined to a number each, and the exponentials of a row with their sum.
+//! Row reductions, and the exponentials of softmax with their sums.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;
 
-/// How the elements of a row are joined.
+/// A reduction of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Join {
+pub enum RowReduction {
     /// By addition, in several sums side by side.
     Sum,
     /// To the largest, but NaN where a row has a NaN, infinities of both signs, or no extreme but a zero.
@@ -14,12 +14,12 @@ pub enum Join {
     Smallest,
 }
 
-/// Joins `n` elements for each of `out`, those of the next one `step` further.
-pub fn joined(join: Join, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
+/// Reduces `n` elements to each of `out`; rows are `step` elements apart.
+pub fn reduce_rows(join: RowReduction, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
     if let Some(last) = out.len().checked_sub(1) {
         assert!(last * step + n <= x.len(), "the rows are inside");
     }
-    at_level!(joined(join, x, n, step, out))
+    at_level!(reduce_rows(join, x, n, step, out))
 }
 
 /// The largest element but NaN; minus infinity if there is none.
@@ -33,8 +33,8 @@ pub fn exponentials(to: &mut [f32], from: &[f32], shift: f32) -> f32 {
     at_level!(exponentials(to.as_mut_ptr(), from.as_ptr(), from.len(), shift))
 }
 
-/// Rows of scores that become weights: what they are scaled by, and what is known of each row from the scores before.
-pub struct Weighed<'a> {
+/// Rows of scores with their state of the online softmax.
+pub struct OnlineSoftmaxRows<'a> {
     /// The scores; rows are followed by room for a whole vector.
     pub scores: &'a mut [f32],
     /// Scores of a row.
@@ -43,23 +43,23 @@ pub struct Weighed<'a> {
     pub pitch: usize,
     /// What scores are multiplied with.
     pub scale: f32,
-    /// The largest score of each row so far.
-    pub tops: &'a mut [f32],
-    /// The sum of the weights of each row so far.
+    /// The running maximum of each row.
+    pub maxima: &'a mut [f32],
+    /// The running sum of weights of each row.
     pub sums: &'a mut [f32],
-    /// What brings the weights before to the new largest score.
-    pub shrinks: &'a mut [f32],
+    /// The factors that rescale earlier weights to the new maximum.
+    pub rescales: &'a mut [f32],
 }
 
-/// Turns scaled scores into weights relative to the largest score so far. A score that is NaN is no maximum: its weight is NaN, so the sum and
-/// with it the whole row. Where all scores are minus infinity so far, weights are zero: a later tile may have others.
-pub fn weigh(rows: &mut Weighed<'_>) {
-    let count = rows.tops.len();
-    assert!(rows.sums.len() == count && rows.shrinks.len() == count, "a number per row");
+/// A step of the online softmax: scores become weights relative to the running maximum. A NaN score is never the maximum, but makes its weight, the
+/// sum and so the row NaN. While all scores are minus infinity, weights are zero: a later tile may have others.
+pub fn online_softmax(rows: &mut OnlineSoftmaxRows<'_>) {
+    let count = rows.maxima.len();
+    assert!(rows.sums.len() == count && rows.rescales.len() == count, "a number per row");
     let lanes = crate::tile::shape().lanes();
     assert!(rows.n.next_multiple_of(lanes) <= rows.pitch, "room for whole vectors");
     assert!(count * rows.pitch <= rows.scores.len(), "the rows are inside");
-    at_level!(weigh(rows))
+    at_level!(online_softmax(rows))
 }
 
 /// Zeros and then ones: a vector of them tells what of a vector is new that overlaps the one before.
@@ -74,11 +74,12 @@ pub static NEW: [f32; 32] = {
     new
 };
 
-/// Defines `joined`, `largest`, `exponentials` and `weigh` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
+/// Defines `reduce_rows`, `largest`, `exponentials` and `online_softmax` for a level, whose module defines `Vector`, `LANES`, the operations on
+/// it and `exp`.
 macro_rules! rows {
     ($(#[$feature:meta])*) => {
         use crate::math;
-        use crate::bodies::rows::{Join, NEW, Weighed};
+        use crate::bodies::rows::{RowReduction, NEW, OnlineSoftmaxRows};
 
         /// The elements of a vector joined in pairs.
         $(#[$feature])*
@@ -186,7 +187,7 @@ macro_rules! rows {
         /// # Safety
         /// On a machine of this level.
         $(#[$feature])*
-        pub unsafe fn joined(join: Join, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
+        pub unsafe fn reduce_rows(join: RowReduction, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
             for (i, out) in out.chunks_mut(LANES).enumerate() {
                 let row = |r: usize| &x[(i * LANES + r) * step..][..n];
                 let mut sums = [zero(); LANES];
@@ -208,9 +209,9 @@ macro_rules! rows {
                     }};
                 }
                 match join {
-                    Join::Sum => out.copy_from_slice(&sums[..out.len()]),
-                    Join::Largest => extreme!(larger, f32::NEG_INFINITY),
-                    Join::Smallest => extreme!(smaller, f32::INFINITY),
+                    RowReduction::Sum => out.copy_from_slice(&sums[..out.len()]),
+                    RowReduction::Largest => extreme!(larger, f32::NEG_INFINITY),
+                    RowReduction::Smallest => extreme!(smaller, f32::INFINITY),
                 }
             }
         }
@@ -285,15 +286,15 @@ macro_rules! rows {
         /// # Safety
         /// On a machine of this level; the rows and whole vectors are inside, with numbers for each.
         $(#[$feature])*
-        pub unsafe fn weigh(rows: &mut Weighed<'_>) {
-            let Weighed { n, pitch, scale, .. } = *rows;
+        pub unsafe fn online_softmax(rows: &mut OnlineSoftmaxRows<'_>) {
+            let OnlineSoftmaxRows { n, pitch, scale, .. } = *rows;
             let scale = splat(scale);
             let rest = n % LANES;
-            let groups = rows.tops.chunks_mut(LANES).zip(rows.sums.chunks_mut(LANES)).zip(rows.shrinks.chunks_mut(LANES));
-            for (i, ((tops, sums), shrinks)) in groups.enumerate() {
+            let groups = rows.maxima.chunks_mut(LANES).zip(rows.sums.chunks_mut(LANES)).zip(rows.rescales.chunks_mut(LANES));
+            for (i, ((maxima, sums), rescales)) in groups.enumerate() {
                 let first = rows.scores.as_mut_ptr().wrapping_add(i * LANES * pitch);
                 let mut ends = [splat(f32::NEG_INFINITY); LANES];
-                for r in 0..tops.len() {
+                for r in 0..maxima.len() {
                     let row = first.wrapping_add(r * pitch);
                     let mut end = [splat(f32::NEG_INFINITY); 2];
                     for (v, at) in (0..n - rest).step_by(LANES).enumerate() {
@@ -318,14 +319,14 @@ macro_rules! rows {
                 }
                 let ends = across!(larger, ends);
                 let mut bases = [0.0; LANES];
-                for (r, top) in tops.iter_mut().enumerate() {
+                for (r, top) in maxima.iter_mut().enumerate() {
                     let high = if ends[r] > *top { ends[r] } else { *top };
                     bases[r] = if high == f32::NEG_INFINITY { 0.0 } else { high };
-                    shrinks[r] = math::exp(*top - bases[r]);
+                    rescales[r] = math::exp(*top - bases[r]);
                     *top = high;
                 }
                 let mut all = [zero(); LANES];
-                for r in 0..shrinks.len() {
+                for r in 0..rescales.len() {
                     // SAFETY: whole vectors are inside.
                     all[r] = unsafe {
                         let row = first.add(r * pitch);
@@ -334,7 +335,7 @@ macro_rules! rows {
                 }
                 let all = across!(add, all);
                 for (r, sum) in sums.iter_mut().enumerate() {
-                    *sum = *sum * shrinks[r] + all[r];
+                    *sum = *sum * rescales[r] + all[r];
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! Sums of many rows, weighed, that lie where they are, some elements apart: no row is packed.
+//! Weighted sums of strided rows, in place: nothing is packed.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;
 
-/// Rows of elements that lie side by side.
+/// Strided rows of contiguous elements.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
     /// From the first element on.
@@ -26,22 +26,22 @@ impl Rows<'_> {
     }
 }
 
-/// Adds the rows to each of at most [`MOST`] lines of `out`, weighed by the line's weights: `pitch` elements lie from those of one line to the next.
-pub fn add_weighed(weights: &[f32], pitch: usize, rows: Rows<'_>, out: &mut [f32], lines: usize) {
+/// Adds the weighted rows to each of at most [`MOST`] lines of `out`; the weights of lines are `pitch` elements apart.
+pub fn add_weighted(weights: &[f32], pitch: usize, rows: Rows<'_>, out: &mut [f32], lines: usize) {
     assert!(rows.are_inside() && lines * rows.len <= out.len(), "the operands are inside");
     assert!((lines - 1) * pitch + rows.count <= weights.len(), "a weight for each row");
-    at_level!(add_weighed(weights, pitch, rows, out, lines))
+    at_level!(add_weighted(weights, pitch, rows, out, lines))
 }
 
-/// Defines `add_weighed` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+/// Defines `add_weighted` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! strided_rows {
     ($(#[$feature:meta])*) => {
         use crate::bodies::strided_rows::Rows as StridedRows;
 
         /// # Safety
-        /// As [`crate::bodies::strided_rows::add_weighed`], on a machine of this level.
+        /// As [`crate::bodies::strided_rows::add_weighted`], on a machine of this level.
         $(#[$feature])*
-        pub unsafe fn add_weighed(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], lines: usize) {
+        pub unsafe fn add_weighted(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32], lines: usize) {
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match lines {
@@ -54,7 +54,7 @@ macro_rules! strided_rows {
         }
 
         /// # Safety
-        /// As [`add_weighed`], for so many lines.
+        /// As [`add_weighted`], for so many lines.
         $(#[$feature])*
         unsafe fn columns<const LINES: usize>(weights: &[f32], pitch: usize, rows: StridedRows<'_>, out: &mut [f32]) {
             let mut at = 0;

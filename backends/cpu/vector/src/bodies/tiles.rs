@@ -1,4 +1,4 @@
-//! The body of the register tile, for any kind of vector.
+//! The body of the GEMM micro-kernel, for any kind of vector.
 
 /// Defines `tiles` for the rows and strips (rows and vectors) of a level, whose module defines `Vector`, `LANES` and the
 /// operations on it.

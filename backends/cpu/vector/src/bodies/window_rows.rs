@@ -1,6 +1,5 @@
-//! The body of depthwise and grouped convolutions with channels last, for any kind of vector: every lane is an output channel, and reads the
-//! input channels of its own group. A column of the image is loaded and spread to the lanes once for all neighbouring taps that it meets, and
-//! their weights stay in registers.
+//! The body of depthwise and grouped convolution, channels last: a lane is an output channel and reads its group's input channels. A column is
+//! loaded and broadcast once for all taps that it meets, and weights stay in registers.
 
 /// What a line of the windows of a row of results reads. Columns are counted from the first tap of the first window.
 #[derive(Clone, Copy, Debug)]

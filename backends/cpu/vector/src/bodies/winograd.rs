@@ -1,4 +1,4 @@
-//! The bodies of the transforms of Winograd's F(2×2, 3×3) and F(4×4, 3×3), for any kind of vector: every lane is a channel.
+//! The Winograd transforms F(2×2, 3×3) and F(4×4, 3×3): a lane is a channel.
 //!
 //! A tile of inputs and the points that it is transformed to have `N`, 4 or 6, along each axis; its results are two less.
 

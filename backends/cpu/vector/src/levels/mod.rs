@@ -1,4 +1,4 @@
-//! The operations on vectors of each level.
+//! The vector operations of each instruction set.
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;

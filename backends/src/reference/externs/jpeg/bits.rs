@@ -1,4 +1,4 @@
-//! Bits of a scan, and the codes that they form.
+//! The bit reader of a scan, and its Huffman decoder.
 
 /// A code whose words have up to 16 bits.
 pub(crate) struct HuffmanTable {

@@ -1,8 +1,8 @@
-//! JPEG files (ITU-T T.81) of 8 bits: sequential and progressive, coded by Huffman's method.
+//! JPEG (ITU-T T.81), 8 bits: baseline and progressive, Huffman-coded.
 //!
 //! The standard leaves the rounding of the inverse transform and the interpolation of chroma open. Both are as ONNX's specification
 //! refers to them: integers of 13 bits of fraction, and weights of 1/4 and 3/4 between neighbouring samples.
-//! Damage yields no image and never a panic; memory is bounded by the size that the file declares, which is bounded.
+//! Corrupt input returns `None`, never panics; memory is bounded by the declared size, which is bounded.
 
 mod bits;
 mod samples;

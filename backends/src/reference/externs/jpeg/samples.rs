@@ -1,4 +1,4 @@
-//! Coefficients as samples, samples of fewer rows and columns as those of the image, and colours.
+//! The inverse DCT, chroma upsampling, and colour conversion.
 
 use super::{Block, Component};
 

@@ -1,4 +1,4 @@
-//! The coefficients of a scan: of some components, some frequencies and some bits.
+//! Decodes the coefficients of a scan: some components, a spectral band, and a bit range (successive approximation).
 
 use super::bits::{Bits, HuffmanTable};
 use super::{Block, Frame, Tables, ZIGZAG};

@@ -1,4 +1,4 @@
-//! Rust references of operators that write to computed places and that order elements.
+//! Rust references of scatter and top-k.
 
 use super::super::array::{Array, Elements};
 use super::super::scalar::{IntOp, RealOp};

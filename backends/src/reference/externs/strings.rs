@@ -1,4 +1,4 @@
-//! Rust references of operators on texts.
+//! Rust references of string operators.
 
 use super::super::array::{Array, Elements};
 use super::flag;

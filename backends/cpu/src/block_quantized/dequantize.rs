@@ -1,4 +1,4 @@
-//! Numbers of few bits as real numbers in memory: tiles for products, and whole tensors.
+//! Dequantises blocks to f32: tiles for products, and whole tensors.
 
 use super::formats::Format;
 use super::panels::{BlockPanels, LANES};
@@ -41,7 +41,7 @@ simd! {
 }
 
 /// The numbers of a tensor of blocks.
-struct Numbers {
+struct Dequantize {
     format: &'static Format,
     starts: Vec<usize>,
     blocks: usize,
@@ -52,10 +52,10 @@ pub fn make(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Ke
     let [w] = spec.args else { return None };
     let starts = row_starts(&w.layout, format).filter(|_| w.dtype == DType::U8)?;
     let blocks = w.layout.shape[w.layout.rank() - 2];
-    Some(Box::new(Numbers { format, starts, blocks }))
+    Some(Box::new(Dequantize { format, starts, blocks }))
 }
 
-impl Kernel for Numbers {
+impl Kernel for Dequantize {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -76,7 +76,7 @@ impl Kernel for Numbers {
 }
 
 /// Some rows of a matrix of blocks.
-struct ChosenRows {
+struct GatherRows {
     format: &'static Format,
     starts: Vec<usize>,
     blocks: usize,
@@ -86,10 +86,10 @@ struct ChosenRows {
 pub fn rows(spec: &KernelSpec<'_>, format: &'static Format) -> Option<Box<dyn Kernel>> {
     let [w, _] = spec.args else { return None };
     let starts = row_starts(&w.layout, format).filter(|_| w.layout.rank() == 3)?;
-    Some(Box::new(ChosenRows { format, starts, blocks: w.layout.shape[1] }))
+    Some(Box::new(GatherRows { format, starts, blocks: w.layout.shape[1] }))
 }
 
-impl Kernel for ChosenRows {
+impl Kernel for GatherRows {
     fn run(
         &self,
         _: &Context<'_>,

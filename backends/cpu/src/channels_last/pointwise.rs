@@ -10,7 +10,7 @@ use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 
 /// A pointwise convolution with constant filters.
-pub struct Pointwise {
+pub struct PointwiseConv {
     windows: Windows,
     sizes: GemmSizes,
     filters: Arc<Pack<PackedRight>>,
@@ -24,7 +24,7 @@ pub fn pays(windows: &Windows, o: usize, q: usize, rows: usize) -> bool {
     windows.is_straight() && o >= WIDE && q * rows > BLOCK
 }
 
-impl Pointwise {
+impl PointwiseConv {
     /// A convolution of `q` to `o` channels. Its filters begin at element `at` of a constant.
     pub fn new(
         windows: Windows,
@@ -33,15 +33,15 @@ impl Pointwise {
         constant: &Tensor,
         at: usize,
         weights: &WeightCache,
-    ) -> Pointwise {
+    ) -> PointwiseConv {
         let turned = SubMatrix { offset: at, row: 1, col: q as isize };
         let filters = weights.right(constant, turned, q, o);
         let sizes = GemmSizes { m: windows.len(), n: o, k: q };
-        Pointwise { windows, sizes, filters }
+        PointwiseConv { windows, sizes, filters }
     }
 }
 
-impl Kernel for Pointwise {
+impl Kernel for PointwiseConv {
     fn run(
         &self,
         cx: &Context<'_>,

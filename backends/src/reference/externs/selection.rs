@@ -1,4 +1,4 @@
-//! Rust references of operators that choose among rows or boxes, as many as the data have.
+//! Rust references of operators whose result sizes depend on data: unique rows and non-max suppression.
 
 use super::super::array::{Array, Elements};
 use mlc_dsl::eval::Env;

@@ -1,8 +1,8 @@
-//! Products of few rows with packed numbers of few bits, whose words are read once, from memory.
+//! Products of few rows with block-quantised weights: bandwidth-bound, so packed words are streamed once, with prefetching.
 //!
-//! A number is left where it stands in its word: turned into a real number there it is so many times as large, and the factors are so many times
-//! smaller. Every group is summed by itself, numbers at even and at odd places apart, and then scaled; how many rows are computed together changes
-//! no bit. Panels are read one after the other, and fetched ahead: one stream is what memory is fastest at. What is infinite or no number on the way makes a result that is not finite, which is not always the one that the numbers yield one by one.
+//! A number is converted to f32 at its position in the word, and the factors are scaled down to match. Groups are summed separately, even and odd
+//! positions apart, then scaled; the number of rows computed together changes no bit. A non-finite intermediate makes a non-finite result, which
+//! need not be the one of single numbers.
 
 use super::panels::{Form, LANES, Offset, offsets, scales};
 use mlc_vector::arrays::array;

@@ -4,17 +4,17 @@
 
 mod bits;
 mod bytes;
-mod decode;
+mod dequantize;
 pub mod formats;
 mod panels;
-mod rounded;
+mod quantized_activations;
 mod rows;
 
 pub use bits::{
     product as bits_product, product_by_groups as bits_product_by_groups,
     rounded_product as rounded_bits_product,
 };
-pub use decode::{make as numbers, rows as chosen_rows};
+pub use dequantize::{make as dequantize, rows as gather_rows};
 pub use panels::BlockPanels;
 
 use super::gemm::pack::panels as right_panels;
@@ -305,7 +305,7 @@ fn by_numbers(w: &BlockPanels, panel: usize, at: &dyn Fn(usize) -> f32, results:
         return;
     }
     let mut sums = [0.0; LANES];
-    decode::products(w, panel, at, &mut sums);
+    dequantize::products(w, panel, at, &mut sums);
     for (result, sum) in results.iter_mut().zip(sums).filter(|(r, _)| !r.is_finite()) {
         *result = sum;
     }
@@ -326,7 +326,7 @@ impl ImplicitColumns for Tiles<'_> {
             while c < cols.end {
                 let (lane, to) = (c % LANES, c - cols.start);
                 let count = (LANES - lane).min(cols.end - c);
-                decode::tile(self.0, c / LANES, &depth, (lane, count), &mut panel[to..], width);
+                dequantize::tile(self.0, c / LANES, &depth, (lane, count), &mut panel[to..], width);
                 c += count;
             }
         }

@@ -1,4 +1,4 @@
-//! Matrices of numbers of 2, 4 or 8 bits in blocks, with a scale and a zero point each, in operands of their own.
+//! Weights of 2, 4 or 8 bits quantised by blocks, with scales and zero points as separate operands (ONNX `MatMulNBits`).
 
 use super::bytes::LONGEST;
 use super::panels::{BlockPanels, Form, Offset, Row};
@@ -10,7 +10,7 @@ use mlc_dsl::ir::DType;
 /// What is taken off numbers of eight bits so that they are signed.
 const MIDDLE: f32 = 128.0;
 
-/// Prepares `x` times the matrix, turned, whose rows are blocks of consecutive numbers.
+/// Specialises `x` times the transposed matrix, whose rows are blocks of consecutive numbers.
 pub fn product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, w, s, z] = spec.args else { return None };
     let bits = Bits::new(spec, [x, w, s, z])?;
@@ -18,7 +18,7 @@ pub fn product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     BlockProduct::make(spec, rows, bits_per_number, bits.packer(None), None)
 }
 
-/// Prepares the same with rows that are rounded block by block.
+/// The same with dynamically quantised rows.
 pub fn rounded_product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, w, s, z] = spec.args else { return None };
     let bits = Bits::new(spec, [x, w, s, z])?;
@@ -29,7 +29,7 @@ pub fn rounded_product(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     BlockProduct::make(spec, rows, bits_per_number, bits.packer(None), Some(block))
 }
 
-/// Prepares the same where a constant says the block of every number.
+/// The same where a constant maps numbers to blocks (`g_idx`).
 pub fn product_by_groups(spec: &KernelSpec<'_>) -> Option<Box<dyn Kernel>> {
     let [x, w, s, z, g] = spec.args else { return None };
     let bits = Bits::new(spec, [x, w, s, z])?;

@@ -1,4 +1,4 @@
-//! Rows of ggml's blocks as rows of packed numbers.
+//! Unpacks ggml's block formats to rows of packed numbers.
 
 use super::panels::{BlockPanels, Form, Offset, Row};
 use half::f16;

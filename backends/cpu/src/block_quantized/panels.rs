@@ -1,7 +1,7 @@
-//! Matrices of numbers of few bits whose groups have scales, packed for products: sixteen rows side by side, so that a vector holds one number of
-//! each, and all that a group of them needs in one place.
+//! Block-quantised weights packed for products: sixteen rows interleaved, so that a vector holds a number of each; a group's scales and offsets
+//! precede its numbers.
 //!
-//! A row's number is its scale times what is stored, and less or more. Sums of whole groups are scaled, never single numbers.
+//! A number is `scale * stored`, plus an offset. Never scales single numbers, only the sums of groups.
 
 use crate::runtime::buffer::Buffer;
 use mlc_vector::arrays::array;

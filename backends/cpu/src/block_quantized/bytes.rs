@@ -1,6 +1,6 @@
-//! Products of rows that are rounded to signed bytes with packed numbers of few bits: sums of whole numbers, group by group, scaled once.
+//! Products of int8-quantised rows with block-quantised weights: integer sums per group, scaled once.
 //!
-//! No sum wraps or saturates on the way, so every level of vector instructions yields the same bits, and so do any rows together.
+//! Never wraps nor saturates, so every instruction set and every number of rows gives the same bits.
 
 use super::panels::{BlockPanels, Form, LANES, offsets, scales};
 use super::rows::{AHEAD, add};
@@ -164,7 +164,7 @@ fn narrow_group(data: &[u32], x: &[i8]) -> [i32; LANES] {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
-    use crate::blocks::panels::Offset;
+    use crate::block_quantized::panels::Offset;
     use std::arch::x86_64::*;
 
     /// Words of sixteen rows whose products with bytes add up to no more than 16 bits: 15 times 127, twice for each half of their bytes.
@@ -333,7 +333,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::panels::{Offset, Row};
+    use crate::block_quantized::panels::{Offset, Row};
 
     fn panels(form: Form, groups: usize) -> BlockPanels {
         let depth = groups * form.group;

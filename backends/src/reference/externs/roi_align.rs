@@ -1,4 +1,4 @@
-//! Rust reference of the operator that pools regions of images.
+//! Rust reference of RoI align.
 
 use super::super::array::Array;
 use super::{flag, floats, results};
