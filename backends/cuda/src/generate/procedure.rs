@@ -4,10 +4,10 @@ use mlc_dsl::ir::{DType, Program};
 use mlc_dsl::library::Library;
 use std::fmt::Write;
 
-/// A value's type.
+/// The element type and the extents of a value.
 pub type TypedShape = (DType, Vec<usize>);
 
-/// A pointer that a function takes.
+/// A pointer argument of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// An argument of the operator: `a0`, `a1`, ...
@@ -18,15 +18,15 @@ pub enum Operand {
     Scratch(usize),
 }
 
-/// One launch.
+/// One hand-written launch.
 pub struct ProcedureLaunch {
-    /// What the function's name ends with.
+    /// The suffix of the function's name.
     pub name: &'static str,
     /// Blocks; without any there is nothing to launch.
     pub blocks: u64,
     /// Threads of a block.
     pub threads: u32,
-    /// What it takes, and whether it writes there.
+    /// Its operands, and whether it writes them.
     pub operands: Vec<(Operand, bool)>,
     /// Whether an index may be out of range: then `NODE` in the statements is the operator's number in the record.
     pub faults: bool,
@@ -35,7 +35,7 @@ pub struct ProcedureLaunch {
 }
 
 impl ProcedureLaunch {
-    /// What `KERNEL` is told: the threads of a block, and the registers of each where all of them are to be had.
+    /// The launch bounds in `KERNEL`: the threads of a block, and the registers of each for a cooperative launch.
     pub fn limits(&self, is_cooperative: bool) -> String {
         match is_cooperative {
             true => format!("{}, {}", self.threads, (65536 / self.threads).min(255)),
@@ -44,7 +44,7 @@ impl ProcedureLaunch {
     }
 }
 
-/// What is computed from its meaning before the launches of a procedure.
+/// A program computed from meanings before the launches of a procedure.
 pub struct Prologue {
     /// The program, by the arguments that its inputs are.
     pub program: fn(&Library, &[TypedShape]) -> Result<Program, String>,
@@ -56,18 +56,18 @@ pub struct Prologue {
 
 /// The launches of an application, in order.
 pub struct Procedure {
-    /// What lies in its scratch memory.
+    /// The types of its scratch memory.
     pub scratch: Vec<TypedShape>,
-    /// What comes before the launches.
+    /// What is computed before the launches.
     pub prologue: Option<Prologue>,
     /// The launches.
     pub launches: Vec<ProcedureLaunch>,
-    /// In place of the last of these, a launch whose blocks wait for each other, where a device lets them.
+    /// A cooperative launch that replaces the last of these, where a device supports it.
     pub cooperative: Option<ProcedureLaunch>,
 }
 
 impl Procedure {
-    /// One of launches alone.
+    /// A procedure of launches alone.
     pub fn new(scratch: Vec<TypedShape>, parts: Vec<ProcedureLaunch>) -> Procedure {
         Procedure { scratch, prologue: None, launches: parts, cooperative: None }
     }

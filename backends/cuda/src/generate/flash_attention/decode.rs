@@ -80,10 +80,10 @@ pub fn write(
     w.results(e, target);
 }
 
-/// A factor, and how lanes take its lines.
+/// A factor, K or V, and how lanes load its lines.
 struct KeyStream<'a> {
     load: TileLoad<'a>,
-    /// Elements that a lane reads at once, and how often it does.
+    /// Vector width of a lane, and its vectors.
     width: i64,
     packs: i64,
 }
@@ -107,7 +107,7 @@ impl KeyStream<'_> {
         self.width * self.packs
     }
 
-    /// The type of C++ of a pack.
+    /// The C++ type of a vector.
     fn pack(&self) -> String {
         format!("Pack<{}, {}>", self.load.units.element(), self.width)
     }
@@ -236,7 +236,7 @@ impl DecodeWriter<'_> {
         e.close();
     }
 
-    /// The largest elements so far, and exponentials of all of a lane's keys in `part`; sums so far are scaled.
+    /// Updates the running maxima, puts exponentials of all of a lane's keys in `part`, and rescales the sums.
     fn exponentials(&self, e: &mut Emitter<'_>) {
         let (few, rows) = (self.decode, self.p.tiling.sizes.rows);
         let exp = self.exp();
@@ -265,7 +265,7 @@ impl DecodeWriter<'_> {
         if let MultiplyUnit::Half(_) = self.p.tiling.units { "__expf" } else { "exp" }
     }
 
-    /// Adds the products of the exponentials and what is beside them.
+    /// Accumulates the products of the exponentials and V.
     fn products(&self, e: &mut Emitter<'_>) {
         let (side, count) = (&self.value_factor, self.decode.at_once);
         self.multiply(e, "beside", "0");
@@ -331,7 +331,7 @@ impl DecodeWriter<'_> {
         e.line("__syncthreads();");
     }
 
-    /// Stores what all warps have together, an element for each thread.
+    /// Combines the warps and stores the results, an element for each thread.
     fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
         let (c, kind, exp) = (&self.p.tiling, e.index_type(), self.exp());
         let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);

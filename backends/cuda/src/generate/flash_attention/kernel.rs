@@ -14,7 +14,7 @@ use mlc_dsl::ir::Value;
 /// Stores an element of the result.
 pub type Store<'a> = &'a dyn Fn(&mut Emitter<'_>, &[Slot], &str);
 
-/// What follows the product, element by element.
+/// Where the result is stored, with its epilogue.
 pub struct OutputTarget<'a> {
     /// The value that is stored.
     pub value: Value,
@@ -27,7 +27,7 @@ pub fn least() -> String {
     spell::float(f64::NEG_INFINITY, false)
 }
 
-/// Writes the function that stores what follows the product.
+/// Writes the function that stores the result.
 pub fn write(
     e: &mut Emitter<'_>,
     kernel: &KernelProgram,
@@ -60,7 +60,7 @@ pub fn write(
 }
 
 impl FlashAttention {
-    /// The tile of the factor that belongs to the rows, from a step of the depth on.
+    /// The tile of Q, from a step of the depth on.
     pub fn query_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
         TileLoad {
             lines: self.tiling.rows,
@@ -72,7 +72,7 @@ impl FlashAttention {
         }
     }
 
-    /// The tile of the factor that belongs to the keys.
+    /// The tile of K.
     pub fn key_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
         let c = &self.tiling;
         TileLoad {
@@ -93,7 +93,7 @@ impl FlashAttention {
         }
     }
 
-    /// The tile of the factor beside the normalised one: its lines are keys, too.
+    /// The tile of V: its lines are keys, too.
     pub fn value_tile(&self, to: impl ToString) -> TileLoad<'_> {
         let c = &self.tiling;
         TileLoad {
@@ -108,7 +108,7 @@ impl FlashAttention {
         }
     }
 
-    /// Goes on with the next tile from `keys` on of which something counts.
+    /// Advances `keys` to the next tile that is not masked out.
     pub fn find_tile(&self, e: &mut Emitter<'_>) {
         if let Some(skip) = &self.skip {
             e.open(&format!("for (; keys < end; keys += {})", self.tiling.keys));
@@ -118,8 +118,8 @@ impl FlashAttention {
         }
     }
 
-    /// Writes what the products of `down`, a row, and of `width` keys from `across` on become: `score` names the variable with one,
-    /// which becomes what is normalised, or minus infinity outside.
+    /// Turns products of the row `down` and `width` keys from `across` on into scores: `score` names the variable with a product,
+    /// which becomes the score, or minus infinity outside.
     pub fn scores(&self, e: &mut Emitter<'_>, width: i64, score: &dyn Fn(&str) -> String) {
         let (sizes, along) = (self.tiling.sizes, [self.along]);
         let lanes = vector_width(&along, width);
@@ -175,13 +175,13 @@ impl FlashAttention {
         e.close();
     }
 
-    /// The head of a block in which the row `down` and the column `across` are inside.
+    /// The bounds check of the row `down` and the column `across`, as the head of a block.
     pub fn inside(&self) -> String {
         let sizes = self.tiling.sizes;
         format!("if (down < {} && across < {})", sizes.rows, sizes.columns)
     }
 
-    /// Stores what follows so many sums of all keys, inside: `sum` and `total` as in [`results`](Self::results).
+    /// Stores `width` results from sums of all keys, inside: `sum` and `total` as in [`results`](Self::results).
     pub fn finish(
         &self,
         e: &mut Emitter<'_>,

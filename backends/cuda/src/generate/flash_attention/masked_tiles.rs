@@ -16,21 +16,21 @@ use mlc_dsl::ir::{NodeKind, Value};
 const LOWEST: f64 = -1e30;
 /// How far below another score one is whose exponential beside that one's is 0 in 32 bits.
 const FAR: f64 = 110.0;
-/// Masks at most that are looked at.
+/// Masks that are considered at most.
 const MOST: usize = 3;
 
-/// What an element passes where it counts.
+/// A mask of scores.
 enum Mask {
-    /// A condition of this value's code, and what it is where the element counts.
+    /// A condition of this value's code, and its value where the element is not masked.
     Condition(Value, Truth, bool),
-    /// A term of this value's code.
+    /// An additive mask in this value's code.
     Term(Value, Real),
 }
 
 /// The masks of scores.
 pub struct MaskedTileSkip {
     masks: Vec<Mask>,
-    /// No score is larger where an element does not count.
+    /// Upper bound of masked scores.
     largest: f64,
 }
 
@@ -96,7 +96,7 @@ impl MaskedTileSkip {
         (!skip.masks.is_empty()).then_some(skip)
     }
 
-    /// Whether scores that do not count may be finite.
+    /// Whether masked scores may be finite.
     fn has_turns(&self) -> bool {
         self.largest != f64::NEG_INFINITY
     }
@@ -156,14 +156,14 @@ impl MaskedTileSkip {
         e.close();
     }
 
-    /// Closes the turns.
+    /// Closes the passes.
     pub fn close_turns(&self, e: &mut Emitter<'_>) {
         if self.has_turns() {
             e.close();
         }
     }
 
-    /// Goes on with the next tile where this turn leaves one out.
+    /// Continues with the next tile where this pass skips one.
     pub fn leave_out(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
         self.leave_out_of(e, p, "threadIdx.x", p.tiling.threads);
     }
@@ -204,7 +204,7 @@ impl MaskedTileSkip {
         }
     }
 
-    /// Whether an element counts.
+    /// Whether an element is not masked.
     fn counts(&self, e: &mut Emitter<'_>) -> String {
         let one = |mask: &Mask| match mask {
             Mask::Condition(of, truth, true) => e.truth_of(*of, truth),

@@ -32,41 +32,41 @@ use mlc_dsl::ir::{DType, Value};
 use std::collections::BTreeSet;
 use tiling::{AttentionExtents, AttentionTiling, MultiplyUnit};
 
-/// Columns of the result, and depth of the product within, up to which the pass pays: a block has as many registers.
+/// Most columns of V, and depth of Q Kᵀ: bounded by the registers of a block.
 const WIDEST: i64 = 256;
-/// Keys, columns and depth from which on it does.
+/// Least keys, columns and depth.
 const LEAST: i64 = 8;
 
 /// An element of a value: an index variable for each axis, none where the index is 0.
 type ElementPlace = (Value, Vec<Option<Slot>>);
 
-/// The parts of such a product.
+/// An attention: `softmax(Q Kᵀ) V`.
 pub struct FlashAttention {
     /// The index variables of the result's axes.
     index: Vec<Int>,
     batch: Vec<(Slot, i64)>,
     rows: Vec<(Slot, i64)>,
     columns: Vec<(Slot, i64)>,
-    /// The axis that is summed over.
+    /// The axis of the keys.
     along: (Slot, i64),
-    /// What is normalised, and the product that it follows.
+    /// The scores that the softmax normalises, and the product `Q Kᵀ` that they follow.
     scores: (Value, Vec<Int>),
     inner: (Value, Vec<Int>),
-    /// What its sums run over, the factor that belongs to the rows and the one that belongs to the keys.
+    /// The reduced axes of `Q Kᵀ`, and its factors Q and K.
     deep: Vec<(Slot, i64)>,
     query: Real,
     key: Real,
-    /// The factor beside the normalised one.
+    /// The factor V.
     value_factor: Real,
-    /// The sum of products with the normalised factor.
+    /// The product with V.
     product: Value,
     tiling: AttentionTiling,
     skip: Option<MaskedTileSkip>,
-    /// What has to be in memory.
+    /// Values that have to be stored first.
     pub needed: Vec<Value>,
 }
 
-/// Follows an element through values that only read another one.
+/// Follows an element through views and copies.
 struct ReadFollower<'e, 'k> {
     e: &'e mut Emitter<'k>,
     kernel: &'e KernelProgram,
@@ -139,7 +139,7 @@ impl ReadFollower<'_, '_> {
 }
 
 impl FlashAttention {
-    /// A product as such a one, for an emitter that knows what is stored.
+    /// A product as an attention, for an emitter that knows what is stored.
     pub fn recognise(
         e: &mut Emitter<'_>,
         kernel: &KernelProgram,
@@ -262,7 +262,7 @@ impl FlashAttention {
         })
     }
 
-    /// What blocks leave for the last one of a tile, where each has a part of the keys only: for each tile and part.
+    /// The type of the partial results of split-KV, for each tile and part.
     pub fn parts(&self) -> Option<TypedShape> {
         let ([tiles, floats], parts) = (split_kv::extents(&self.tiling), self.tiling.parts);
         let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();

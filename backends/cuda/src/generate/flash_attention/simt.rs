@@ -124,7 +124,7 @@ impl SimtWriter<'_> {
         e.line("commit_copies();");
     }
 
-    /// Products of rows and keys, and what they become.
+    /// Computes the scores of a tile.
     fn scores(&self, e: &mut Emitter<'_>) {
         let (p, c, kind) = (self.p, &self.p.tiling, e.index_type());
         e.line(format!("float score[4][{}] = {{}};", self.own_keys));
@@ -166,7 +166,7 @@ impl SimtWriter<'_> {
         e.close();
     }
 
-    /// The largest elements so far, exponentials in shared memory, and sums so far scaled by what that changes.
+    /// Updates the running maxima, puts exponentials in shared memory, and rescales the sums.
     fn weights(&self, e: &mut Emitter<'_>) {
         let keys = self.own_keys;
         open_unrolled(e, "i", 4);
@@ -197,7 +197,7 @@ impl SimtWriter<'_> {
         e.close();
     }
 
-    /// Adds the products of the exponentials and the tile beside them.
+    /// Accumulates the products of the exponentials and the tile of V.
     fn products(&self, e: &mut Emitter<'_>) {
         let (c, own) = (&self.p.tiling, self.own_columns);
         let stride = c.columns + self.gap;

@@ -127,7 +127,7 @@ struct MmaWriter<'a> {
     p: &'a FlashAttention,
     /// Elements between lines.
     gap: i64,
-    /// The multiplication of the prelude, and its depth.
+    /// The `mma` function of the prelude, and its depth.
     mma: &'static str,
     depth: i64,
     dtype: Option<DType>,
@@ -202,7 +202,7 @@ impl MmaWriter<'_> {
         e.close();
     }
 
-    /// The largest elements so far, exponentials in place of the scores, and what the sums so far are scaled by.
+    /// Updates the running maxima, replaces scores by exponentials, and rescales the sums.
     fn exponentials(&self, e: &mut Emitter<'_>) {
         let (keys, columns) = (self.slice() / 8, self.p.tiling.columns / 8);
         let exp = self.exp();

@@ -40,19 +40,19 @@ pub struct AttentionExtents {
     pub depth: i64,
 }
 
-/// What multiplies.
+/// The unit that multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultiplyUnit {
-    /// Tensor cores, floats of this type of 16 bits.
+    /// Tensor cores, in this 16-bit float type.
     Half(DType),
-    /// Tensor cores, the upper 19 bits of floats of 32 bits.
+    /// Tensor cores, in `tf32`.
     Tf32,
-    /// The threads, floats of 32 bits.
+    /// SIMT, in `f32`.
     Real,
 }
 
 impl MultiplyUnit {
-    /// What multiplies factors of these values' codes.
+    /// The unit for these factors of values' codes.
     pub fn for_factors(kernel: &KernelProgram, factors: [(Value, &Real); 3]) -> MultiplyUnit {
         let type_of = |(of, r): (Value, &Real)| match r {
             Real::Read(read) => match read.otherwise {
@@ -87,7 +87,7 @@ impl MultiplyUnit {
         16 / self.bytes()
     }
 
-    /// The type of C++ in shared memory.
+    /// The C++ type in shared memory.
     pub fn element(self) -> &'static str {
         match self {
             MultiplyUnit::Half(_) => "unsigned short",
@@ -96,7 +96,7 @@ impl MultiplyUnit {
     }
 }
 
-/// A cut.
+/// The tile sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionTiling {
     pub sizes: AttentionExtents,
@@ -110,14 +110,14 @@ pub struct AttentionTiling {
     pub threads: u32,
     /// Warps, or groups of threads, that have the same rows, and keys of a tile each.
     pub sharing: i64,
-    /// Where keys are read straight to registers.
+    /// The lanes of decode-phase attention, if it is one.
     pub decode: Option<DecodeTiling>,
-    /// Parts of the keys, and how many keys each has, but for the last one: of more than one part, the block that comes last combines them.
+    /// Parts of the keys (split-KV), and the keys of each but the last.
     pub parts: i64,
     pub part: i64,
 }
 
-/// How often one number is in another one, at least in part.
+/// Division that rounds up.
 fn up(a: i64, b: i64) -> i64 {
     a / b + i64::from(a % b != 0)
 }
@@ -128,7 +128,7 @@ fn round(a: i64, b: i64) -> i64 {
 }
 
 impl AttentionTiling {
-    /// The cut for these extents.
+    /// The tiling for these extents.
     pub fn choose(
         sizes: AttentionExtents,
         units: MultiplyUnit,

@@ -76,7 +76,7 @@ pub fn unique_rows(
     Ok(Procedure::new(vec![(DType::I64, vec![n]), (DType::I64, vec![n])], parts))
 }
 
-/// Greedy non-maximum suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`, a block for each: the best box that is left is
+/// Greedy non-max suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`, a block for each: the best box that is left is
 /// chosen, and those that overlap it are no longer left. Overlaps are computed in 64 bits, so that they compare with the limit as they do
 /// in the reference.
 pub fn choose_boxes(env: &Env, args: &[TypedShape], _: &[TypedShape]) -> Result<Procedure, String> {

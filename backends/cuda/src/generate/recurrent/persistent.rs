@@ -8,12 +8,12 @@ use super::super::procedure::{Operand, Procedure, ProcedureLaunch, Statements, T
 use super::super::tuning::{Policy, Tuning};
 use super::Layer;
 
-/// What a step computes.
+/// The kind of a recurrent cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellKind {
-    /// Gates input, output, forget, cell.
+    /// LSTM: gates input, output, forget, cell.
     Lstm,
-    /// Gates update, reset, hidden; the reset gate applies after the recurrent product.
+    /// GRU: gates update, reset, hidden; the reset gate applies after the recurrent product.
     GruResetAfter,
     /// The same where it applies before: two products, one after the other.
     GruResetBefore,
@@ -37,7 +37,7 @@ const ALONE: f64 = 11e9;
 const PRODUCTS: f64 = 87e9;
 const BYTES: f64 = 60e9;
 
-/// How the hidden units lie on a grid.
+/// How the hidden units are distributed over a grid.
 struct UnitLayout {
     /// Blocks of a direction, units of each, its warps, and units of a warp.
     blocks: usize,
@@ -368,7 +368,7 @@ impl StepWriter<'_> {
 }
 
 impl Layer {
-    /// The same with steps whose blocks wait for each other, where that is chosen.
+    /// The same with a persistent kernel for the steps, where that is chosen.
     pub fn with_persistent_kernel(
         &self,
         mut procedure: Procedure,

@@ -14,18 +14,18 @@ use mlc_backends::reference::code::{Int, Real, Reduce, Sign, Slot, Truth};
 use mlc_backends::reference::scalar::Monoid;
 use mlc_dsl::ir::Value;
 
-/// Elements along the axis from which on one pass pays, and from which on a block shares it.
+/// Least elements along the axis of a scan, and of one that a block shares.
 const LEAST: i64 = 8;
 const SHARED: i64 = 64;
 /// Threads of a block.
 const THREADS: i64 = 256;
 
-/// A running reduction.
+/// A scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The axis, counted from the left.
     axis: usize,
-    /// Whether the place itself counts, and whether it runs from the last element on.
+    /// Whether it is inclusive, and whether it runs backwards.
     inclusive: bool,
     backwards: bool,
     monoid: Monoid,
@@ -69,7 +69,7 @@ fn sides(t: &Truth, m: Slot, n: Slot) -> Option<[bool; 3]> {
 }
 
 impl Scan {
-    /// A value as a running reduction that is worth a pass of its own.
+    /// A value as a scan that is worth one pass.
     pub fn recognise(kernel: &KernelProgram, v: Value) -> Option<Scan> {
         let mut e = Emitter::new(kernel);
         let axes = &kernel.code(v)?.axes;

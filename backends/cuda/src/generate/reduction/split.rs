@@ -9,9 +9,9 @@ use mlc_backends::reference::code::{Int, Real};
 use mlc_backends::reference::scalar::Monoid;
 use mlc_dsl::ir::{DType, Value};
 
-/// Results up to which a block for each leaves most of a device idle.
+/// Most results for which a block each leaves most of a device idle.
 pub const FEW: i64 = 64;
-/// Elements of a result from which on parts pay.
+/// Least elements of a split reduction.
 const LEAST: i64 = 1 << 14;
 /// Elements of a part at least, and parts of all results at most.
 const PART: i64 = 1 << 12;
@@ -19,7 +19,7 @@ const MOST: i64 = 256;
 /// Threads of a block that combines elements.
 const THREADS: u32 = 512;
 
-/// A reduction in parts.
+/// A split reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitReduction {
     monoid: Monoid,
@@ -31,7 +31,7 @@ pub struct SplitReduction {
 }
 
 impl SplitReduction {
-    /// A value as a reduction that is worth it.
+    /// A value as a reduction that is worth splitting.
     pub fn recognise(kernel: &KernelProgram, v: Value) -> Option<SplitReduction> {
         let code = kernel.code(v)?;
         let (monoid, kind, over) = match &code.body {

@@ -12,11 +12,11 @@ use mlc_backends::reference::code::{Int, Real, Slot};
 use mlc_backends::reference::scalar::Monoid;
 use mlc_dsl::ir::{DType, Value};
 
-/// Elements of a reduction at most, and of one whose loops are written out, so that its reads are on their way together.
+/// Most elements of a reduction, and of one that is unrolled, so that its loads overlap.
 const MOST: i64 = 256;
 const UNROLLED: i64 = 32;
 
-/// Such a reduction.
+/// A vectorised reduction.
 pub struct VectorizedReduction {
     of: Value,
     at: Vec<Int>,

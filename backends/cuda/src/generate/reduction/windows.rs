@@ -16,14 +16,14 @@ const MOST: i64 = 1024;
 const ALONG: i64 = 32;
 /// Bytes of shared memory that a tile's windows may take.
 const BYTES: i64 = 32 << 10;
-/// How many times a tile reads each element from which on it pays to have it in shared memory.
+/// Least reuse of an element by a tile for which shared memory pays.
 const GAIN: i64 = 2;
 
-/// What windows read along an axis of a value: positions, by output axes and variables of the reduction.
+/// The positions that windows read along an axis of a value, by output axes and variables of the reduction.
 struct WindowedAxis {
     position: Affine,
     extent: i64,
-    /// How many positions a tile reads.
+    /// How many positions a tile reads, halo included.
     span: i64,
 }
 
@@ -141,7 +141,7 @@ impl WindowedReduction {
         }
     }
 
-    /// Elements that a tile reads.
+    /// Elements that a tile reads, halo included.
     fn elements(&self) -> Option<i64> {
         self.along.iter().try_fold(1i64, |n, a| n.checked_mul(a.span))
     }
@@ -195,7 +195,7 @@ impl WindowedReduction {
         GridSize { blocks: tiles.iter().product::<i64>() as u64, threads: THREADS as u32 }
     }
 
-    /// Writes the loop that brings what the tile's windows read.
+    /// Writes the loop that loads the tile's input with its halo.
     fn load(&self, e: &mut Emitter<'_>, axes: &[(Slot, i64)]) {
         let kind = e.index_type();
         let spans: Vec<i64> = self.along.iter().map(|a| a.span).collect();
