@@ -455,7 +455,7 @@ impl OptimizedModel {
                 || {
                     let known = names::declared(library);
                     let message = format!("there is no law and no operator `{}`", shown(name));
-                    let help = names::meant(name, &known, "`mlc-rewrite list` names them");
+                    let help = names::did_you_mean(name, &known, "`mlc-rewrite list` names them");
                     Error::new(ErrorKind::Setting, message).or_help(help)
                 },
             )

@@ -498,7 +498,7 @@ pub fn plan_with(
 pub fn target(library: &Library, name: &str) -> Result<TargetItem, Error> {
     library.target(name).cloned().ok_or_else(|| {
         let known: Vec<&str> = library.targets.iter().map(|t| &*t.name).collect();
-        let help = names::meant(name, &known, &format!("known are {}", known.join(", ")));
+        let help = names::did_you_mean(name, &known, &format!("known are {}", known.join(", ")));
         let place = format!("target `{}`", shown(name));
         Error::new(ErrorKind::Setting, format!("there is no {place}")).at(place).or_help(help)
     })
@@ -524,7 +524,7 @@ pub fn all_laws(library: &Library, wanted: &[String]) -> Result<(), Error> {
     let Some(name) = wanted.iter().find(unknown) else { return Ok(()) };
     let laws = library.laws.iter();
     let laws: BTreeSet<&str> = laws.flat_map(|l| [&*l.name, l.declared_name()]).collect();
-    let help = names::meant(name, laws, "`mlc-rewrite list laws` names them");
+    let help = names::did_you_mean(name, laws, "`mlc-rewrite list laws` names them");
     let place = format!("law `{}`", shown(name));
     let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
     Err(error.at(place).or_help(help))
