@@ -48,7 +48,7 @@ pub struct Broken {
 
 impl Broken {
     fn of(library: &Library, law: &Law, span: Span, message: String) -> Broken {
-        let source = &library.sources[law.source.0 as usize];
+        let source = &library.sources[law.source.file as usize];
         Broken {
             law: law.name.to_string(),
             file: source.name.clone(),

@@ -13,12 +13,12 @@ pub fn declared(library: &Library) -> BTreeSet<&str> {
 }
 
 /// `did you mean …?` for a name that is none of `known`, else the help given, if that is not empty.
-pub fn meant<'a>(
+pub fn did_you_mean<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
     otherwise: &str,
 ) -> Option<String> {
-    mlc_dsl::diagnostics::suggestions::meant(name, known.into_iter().map(AsRef::as_ref))
+    mlc_dsl::diagnostics::suggestions::did_you_mean(name, known.into_iter().map(AsRef::as_ref))
         .or_else(|| (!otherwise.is_empty()).then(|| otherwise.to_string()))
 }
 
@@ -28,7 +28,7 @@ pub fn hint<'a>(
     known: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
     otherwise: &str,
 ) -> String {
-    meant(name, known, otherwise).map(|help| format!("\nhelp: {help}")).unwrap_or_default()
+    did_you_mean(name, known, otherwise).map(|help| format!("\nhelp: {help}")).unwrap_or_default()
 }
 
 /// The name of a reason: a law's, or what the tool does by itself.

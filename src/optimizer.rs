@@ -521,7 +521,7 @@ impl OptimizedModel {
                     let mut known = names::declared(library);
                     known.extend(library.onnx.iter().map(|o| &*o.name));
                     let message = format!("there is no law and no operator `{}`", shown(name));
-                    let help = names::meant(name, &known, "`mlc-rewrite list` names them");
+                    let help = names::did_you_mean(name, &known, "`mlc-rewrite list` names them");
                     Error::new(ErrorKind::Setting, message).or_help(help)
                 },
             )

@@ -171,7 +171,7 @@ fn the_laws_of_the_user_s_operators_hold() {
     let library = library("");
     let own = library.sources.len() as u32 - 1;
     let of_own = |l: &&mlc_dsl::library::Law| {
-        l.schema.iter().flat_map(|s| &s.operators).any(|c| library.call(*c).source.0 == own)
+        l.schema.iter().flat_map(|s| &s.operators).any(|c| library.call(*c).source.file == own)
     };
     let names: Vec<String> =
         library.laws.iter().filter(of_own).map(|l| l.name.to_string()).collect();

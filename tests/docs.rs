@@ -164,7 +164,7 @@ fn operators(rules: &str, model: &str) -> Vec<String> {
     let laws: Vec<u32> = (0..library.laws.len() as u32)
         .filter(|&i| {
             let law = &library.laws[i as usize];
-            law.error <= ErrorClass::Reorder && law.source.0 != source
+            law.error <= ErrorClass::Reorder && law.source.file != source
         })
         .collect();
     let mut explored = explore(library.clone(), program, &laws, &Limits::default());
@@ -194,7 +194,7 @@ fn a_new_layer_passes_the_check() {
     let text = read("examples/my_layer.rules");
     let (library, diags) = library(&[("examples/my_layer.rules", &text)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
-    let own = library.laws.iter().filter(|l| l.source.0 as usize == stdlib::SHIPPED_TEXTS);
+    let own = library.laws.iter().filter(|l| l.source.file as usize == stdlib::SHIPPED_TEXTS);
     let names: Vec<String> = own.map(|l| l.name.to_string()).collect();
     assert!(names.iter().any(|n| n == "snake"), "{names:?}");
     let options = CheckOptions { samples: 60, ..CheckOptions::default() };

@@ -45,7 +45,7 @@ fn extracted_beside(layers: &str, text: &str, most: ErrorClass) -> Vec<String> {
     // The case itself is a definition: what it defines must not be recognised as itself.
     let laws: Vec<u32> = laws(&library, most)
         .into_iter()
-        .filter(|&i| library.laws[i as usize].source.0 != source)
+        .filter(|&i| library.laws[i as usize].source.file != source)
         .collect();
     let mut explored = explore(library.clone(), program, &laws, &Limits::default());
     let target = library.target("cpu").cloned().unwrap_or(mlc_dsl::library::TargetItem {

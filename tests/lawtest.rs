@@ -8,7 +8,7 @@ fn broken(text: &str) -> Vec<String> {
     let (library, diags) = stdlib::with(&[("case.rules", text)]);
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let source = library.sources.len() as u32 - 1;
-    let own = library.laws.iter().filter(|l| l.source.0 == source);
+    let own = library.laws.iter().filter(|l| l.source.file == source);
     let names: Vec<String> = own.map(|l| l.name.to_string()).collect();
     let broken = lawtest::check(&Arc::new(library), Some(&names), "standard").expect("the target");
     broken.into_iter().map(|b| b.message).collect()

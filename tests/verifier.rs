@@ -20,7 +20,7 @@ fn library(own: &str) -> Library {
 
 fn own(library: &Library) -> impl Iterator<Item = &mlc_dsl::library::Law> {
     let last = library.sources.len() as u32 - 1;
-    library.laws.iter().filter(move |l| l.source.0 == last)
+    library.laws.iter().filter(move |l| l.source.file == last)
 }
 
 const PROVED: &str = "
@@ -278,7 +278,7 @@ fn declarations_that_do_nothing_are_named() {
 fn shipped_declarations_do_something() {
     let library = stdlib::shipped();
     // Parts of models are no laws; repetitions are found by others, tables of a transform follow from its attributes. No tokens have no last one.
-    let source = |name: &str| Some(library.call(library.find(name)?).source.0 as usize);
+    let source = |name: &str| Some(library.call(library.find(name)?).source.file as usize);
     let is_part = |n: &str| source(n).is_some_and(|i| library.sources[i].name.contains("models/"));
     let found = declarations(&library, 0, 0).into_iter().map(|l| (l.code, l.law));
     let found: Vec<_> = found.filter(|(code, n)| *code != "V009" || !is_part(n)).collect();

@@ -2,7 +2,7 @@
 //!
 //! The expressions are positional, as those of `onnx` items; the reader of such files interprets them.
 
-use crate::diagnostics::span::Span;
+use crate::diagnostics::span::SourceSpan;
 use crate::expr::{Expr, Name};
 use crate::library::CallId;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct Architecture {
     /// What is computed, in this order.
     pub steps: Vec<Steps>,
     /// Which source text, and where in it.
-    pub source: (u32, Span),
+    pub source: SourceSpan,
 }
 
 /// `let a = …`, or `each i in n let a = …, b = …`.

@@ -7,7 +7,7 @@
 use crate::diagnostics::span::Span;
 use crate::eval::function::Function;
 use crate::ir::{Attr, DType};
-use crate::onnx::{Apply, Question};
+use crate::onnx::{Apply, NodeQuery};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ pub enum ExprKind {
     /// In a meaning: a reduction.
     Reduce(Reduce),
     /// In an `onnx` item: what is asked about the node.
-    Ask(Question, Vec<Expr>),
+    Ask(NodeQuery, Vec<Expr>),
     /// In an `onnx` item: a call of an operator or a function.
     Apply(Apply),
     /// In an `onnx` item: several values.

@@ -3,7 +3,7 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 use crate::architecture::{Architecture, StoredType};
-use crate::diagnostics::span::{Ident, Span};
+use crate::diagnostics::span::{Ident, SourceSpan, Span};
 pub use crate::expr::Name;
 use crate::expr::{AttrType, BinaryOp, Domain, Expr, ExprKind, Meaning};
 use crate::ir::{DType, Program, Type};
@@ -141,7 +141,7 @@ pub struct Callable {
     /// How its equations read its own results; `None` if they do not.
     pub recurrence: Option<Recurrence>,
     /// Which source text, and where in it.
-    pub source: (u32, Span),
+    pub source: SourceSpan,
 }
 
 impl Callable {
@@ -270,7 +270,7 @@ pub struct Law {
     /// The schema that it is an instance of.
     pub schema: Option<Schema>,
     /// Which source text, and where in it.
-    pub source: (u32, Span),
+    pub source: SourceSpan,
 }
 
 impl Law {
@@ -351,7 +351,7 @@ pub struct OnnxItem {
     /// The declaration.
     pub decl: Declaration,
     /// Which source text, and where in it.
-    pub source: (u32, Span),
+    pub source: SourceSpan,
 }
 
 /// A fused composition and the kernels that offer it.
@@ -373,7 +373,7 @@ pub struct FuseItem {
     /// Targets and kernel names.
     pub on: Vec<(Ident, String)>,
     /// Which source text, and where in it.
-    pub source: (u32, Span),
+    pub source: SourceSpan,
 }
 
 /// A place to run.
@@ -517,7 +517,7 @@ impl Library {
     /// True of a definition that an architecture consists of: one of a text that declares an architecture.
     pub fn is_part(&self, id: CallId) -> bool {
         let call = self.call(id);
-        let of_text = self.architectures.iter().any(|a| a.source.0 == call.source.0);
+        let of_text = self.architectures.iter().any(|a| a.source.file == call.source.file);
         of_text && matches!(call.kind, CallKind::Def(_))
     }
 

@@ -2,7 +2,7 @@
 
 use mlc_dsl::check::library;
 use mlc_dsl::library::{Epilogue, OpClass};
-use mlc_dsl::pattern::{Root, printed};
+use mlc_dsl::pattern::{Root, export_patterns};
 use std::path::Path;
 
 fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
@@ -207,7 +207,7 @@ fn onnx_items_are_patterns_of_what_they_are_written_for() {
     ";
     all.push(("own.rules".into(), text.into()));
     let (lib, _) = library(&all);
-    let found: Vec<String> = printed(&lib)
+    let found: Vec<String> = export_patterns(&lib)
         .iter()
         .map(|p| {
             let root = match &p.root {
@@ -232,5 +232,5 @@ fn onnx_items_are_patterns_of_what_they_are_written_for() {
             "Parts reads parts slice 2 [] 0",
         ]
     );
-    assert!(std::ptr::eq(printed(&lib), printed(&lib)), "they are made once");
+    assert!(std::ptr::eq(export_patterns(&lib), export_patterns(&lib)), "they are made once");
 }

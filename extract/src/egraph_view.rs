@@ -162,7 +162,7 @@ pub struct EGraphViewBuilder {
     classes: u32,
     class_of: Vec<ClassId>,
     cost: Vec<Cost>,
-    children: Lists<ClassId>,
+    children: CompressedLists<ClassId>,
     roots: Vec<ClassId>,
     bundles: Vec<Vec<NodeId>>,
 }
@@ -236,7 +236,7 @@ impl EGraphViewBuilder {
                 return Err(EGraphViewError::BundleClash { bundle, class: pair[0] });
             }
         }
-        let nodes = Lists::group(
+        let nodes = CompressedLists::group(
             self.classes as usize,
             self.class_of
                 .iter()
@@ -251,10 +251,10 @@ impl EGraphViewBuilder {
 /// An immutable, validated e-graph.
 #[derive(Clone, Debug)]
 pub struct EGraphView {
-    nodes: Lists<NodeId>,
+    nodes: CompressedLists<NodeId>,
     class_of: Vec<ClassId>,
     cost: Vec<Cost>,
-    children: Lists<ClassId>,
+    children: CompressedLists<ClassId>,
     roots: Vec<ClassId>,
     bundles: Vec<Vec<NodeId>>,
 }
@@ -316,18 +316,18 @@ impl EGraphView {
 
 /// Many short lists in two allocations.
 #[derive(Clone, Debug)]
-pub(crate) struct Lists<T> {
+pub(crate) struct CompressedLists<T> {
     start: Vec<u32>,
     items: Vec<T>,
 }
 
-impl<T> Default for Lists<T> {
+impl<T> Default for CompressedLists<T> {
     fn default() -> Self {
         Self { start: vec![0], items: Vec::new() }
     }
 }
 
-impl<T: Copy> Lists<T> {
+impl<T: Copy> CompressedLists<T> {
     /// `count` lists from pairs of list and item; each list keeps the order of the pairs.
     pub(crate) fn group(count: usize, pairs: impl Iterator<Item = (usize, T)> + Clone) -> Self {
         let mut start = vec![0; count + 1];

@@ -46,12 +46,12 @@ pub fn library(user: &[PathBuf]) -> anyhow::Result<Library> {
 /// The layers of a library, in the order of the text.
 pub fn layers(library: &Library) -> Vec<CallId> {
     let is_layer = |c: &Callable| {
-        let source = library.sources.get(c.source.0 as usize);
+        let source = library.sources.get(c.source.file as usize);
         source.is_some_and(|s| s.name == NAME) && matches!(c.kind, CallKind::Def(_))
     };
     let ids = (0..library.calls.len() as u32).map(CallId);
     let mut out: Vec<CallId> = ids.filter(|&i| is_layer(library.call(i))).collect();
-    out.sort_by_key(|&i| library.call(i).source.1.start);
+    out.sort_by_key(|&i| library.call(i).source.span.start);
     out
 }
 

@@ -7,7 +7,7 @@ use crate::lawtest::{self, Broken};
 use crate::model::recognition;
 use crate::{pipeline, stdlib};
 use anyhow::Context;
-use mlc_dsl::diagnostics::span::Span;
+use mlc_dsl::diagnostics::span::{SourceSpan, Span};
 use mlc_dsl::diagnostics::{SHOWN, Severity, more};
 use mlc_dsl::library::Law;
 use mlc_files::npz::write_npz;
@@ -69,10 +69,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let faults: Vec<_> = diags.iter().filter(|d| d.diag.severity == Severity::Error).collect();
     let faulty = !faults.is_empty();
     // Of what has a mistake nothing else is said: it stands for what is not written.
-    let whole = |(source, span): (u32, Span)| {
+    let whole = |SourceSpan { file, span }: SourceSpan| {
         let within = |at: &Span| span.start <= at.start && at.start <= span.end;
         let at = |d: &mlc_dsl::check::SourceDiag| d.diag.labels.iter().any(|(at, _)| within(at));
-        !faults.iter().any(|d| d.source == source && at(d))
+        !faults.iter().any(|d| d.source == file && at(d))
     };
     // With files given, only their laws are verified; the shipped ones are what they build on.
     let first = stdlib::SHIPPED_TEXTS as u32 + args.common.rules.len() as u32;
@@ -80,9 +80,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         // A schema's laws are also those of the operators that a file adds.
         let added = |l: &Law| {
             let of = l.schema.iter().flat_map(|s| &s.operators);
-            of.into_iter().any(|c| library.call(*c).source.0 >= first)
+            of.into_iter().any(|c| library.call(*c).source.file >= first)
         };
-        let own = library.laws.iter().filter(|l| l.source.0 >= first || added(l));
+        let own = library.laws.iter().filter(|l| l.source.file >= first || added(l));
         let own = own.filter(|l| whole(l.source));
         own.map(|l| l.name.to_string()).collect()
     });

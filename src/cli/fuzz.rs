@@ -138,7 +138,7 @@ fn one(f: &Failure, library: &Library) -> String {
     }
     for name in &f.laws {
         let law = library.laws.iter().find(|l| *l.name == **name);
-        let place = law.and_then(|l| library.sources.get(l.source.0 as usize));
+        let place = law.and_then(|l| library.sources.get(l.source.file as usize));
         let file = place.map(|s| format!(" ({})", s.name)).unwrap_or_default();
         let _ = writeln!(out, "law to blame: {name}{file}");
     }

@@ -74,7 +74,7 @@ fn entries(library: &Library, what: ListKind) -> Vec<ListedItem> {
     let calls = |layers: bool| {
         let of_kind =
             library.calls.iter().filter(move |c| matches!(c.kind, CallKind::Def(_)) == layers);
-        of_kind.map(|c| entry(&c.name, String::new(), &c.doc, c.source.0)).collect::<Vec<_>>()
+        of_kind.map(|c| entry(&c.name, String::new(), &c.doc, c.source.file)).collect::<Vec<_>>()
     };
     let mut out = match what {
         ListKind::Operators => calls(false),
@@ -82,7 +82,7 @@ fn entries(library: &Library, what: ListKind) -> Vec<ListedItem> {
         ListKind::Laws => {
             let rules = library.laws.iter().filter(|l| l.origin == LawOrigin::Rule);
             rules
-                .map(|l| entry(l.declared_name(), l.error.to_string(), &l.doc, l.source.0))
+                .map(|l| entry(l.declared_name(), l.error.to_string(), &l.doc, l.source.file))
                 .collect()
         }
         ListKind::Targets => library
@@ -98,7 +98,7 @@ fn entries(library: &Library, what: ListKind) -> Vec<ListedItem> {
                 let dot = if domain.is_empty() { "" } else { "." };
                 let until = o.decl.until.map(|u| format!(" to {u}")).unwrap_or_default();
                 let name = format!("{domain}{dot}{}", o.name);
-                entry(&name, format!("since {}{until}", o.decl.since), &[], o.source.0)
+                entry(&name, format!("since {}{until}", o.decl.since), &[], o.source.file)
             })
             .collect(),
     };

@@ -26,12 +26,12 @@ pub fn declaration(library: &Library, name: &str) -> Option<Declaration> {
         (None, Some(c)) => (c.source, &c.doc),
         (None, None) => return None,
     };
-    let text = &library.sources[source.0 as usize];
-    let line = text.text[..source.1.start as usize].lines().count() + 1;
+    let text = &library.sources[source.file as usize];
+    let line = text.text[..source.span.start as usize].lines().count() + 1;
     Some(Declaration {
         name: name.to_string(),
         doc: doc.clone(),
-        text: text.text[source.1.range()].trim_end().to_string(),
+        text: text.text[source.span.range()].trim_end().to_string(),
         declared: format!("{}:{line}", text.name),
         law: law.map(|l| (l.error.to_string(), origin(l).to_string())),
     })

@@ -24,7 +24,7 @@ pub(super) fn unmade(source: &Program, library: &Library, law: &Law) -> Vec<Unma
     let is_own = |c: &CallId| {
         let call = library.call(*c);
         let is_primitive = !matches!(call.kind, CallKind::Def(_));
-        is_primitive && call.source.0 as usize >= stdlib::SHIPPED_TEXTS
+        is_primitive && call.source.file as usize >= stdlib::SHIPPED_TEXTS
     };
     let yields = |l: &Law, c: CallId| {
         l.origin != LawOrigin::Unfold

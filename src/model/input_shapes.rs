@@ -184,7 +184,7 @@ impl OfText<'_> {
                 let message = format!("shape `{}`: no input and no axis has this name", g.name);
                 return Err(Error::new(ErrorKind::Setting, message)
                     .at(format!("shape `{}`", g.name))
-                    .or_help(names::meant(&g.name, &names, &help)));
+                    .or_help(names::did_you_mean(&g.name, &names, &help)));
             }
         }
         Ok(())
@@ -263,7 +263,9 @@ fn unknown(name: &str, inputs: &[RawValueInfo], symbols: &BTreeSet<String>) -> E
     let all = names.iter().copied().collect::<Vec<_>>().join(", ");
     let message = format!("{place}: the model has no input and no symbol of this name");
     let help = format!("the inputs and symbols are {all}");
-    Error::new(ErrorKind::Setting, message).at(place).or_help(names::meant(name, &names, &help))
+    Error::new(ErrorKind::Setting, message)
+        .at(place)
+        .or_help(names::did_you_mean(name, &names, &help))
 }
 
 fn list(extents: &[u64]) -> String {

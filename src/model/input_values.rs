@@ -262,5 +262,7 @@ fn unknown(name: &str, inputs: &[RawValueInfo]) -> Error {
     let all = known.iter().copied().collect::<Vec<_>>().join(", ");
     let message = format!("{place}: the model has no input of this name");
     let help = format!("the inputs are {all}");
-    Error::new(ErrorKind::Setting, message).at(place).or_help(names::meant(name, &known, &help))
+    Error::new(ErrorKind::Setting, message)
+        .at(place)
+        .or_help(names::did_you_mean(name, &known, &help))
 }

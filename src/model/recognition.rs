@@ -23,7 +23,7 @@ pub fn check(library: &Arc<Library>, first: u32, seed: u64) -> Vec<Lint> {
     let laws: Vec<u32> = (0..library.laws.len() as u32).filter(|i| admitted(*i)).collect();
     let mut out = Vec::new();
     for (i, law) in (0u32..).zip(&library.laws) {
-        if law.origin != LawOrigin::Fold || law.source.0 < first {
+        if law.origin != LawOrigin::Fold || law.source.file < first {
             continue;
         }
         let call = library.find(&law.name);

@@ -40,7 +40,7 @@ impl ExtentRanges {
                 let help = if known.is_empty() { "the model has no open extents" } else { &all };
                 let message =
                     format!("{place}: no input of the model has an open axis of this name");
-                let help = names::meant(symbol, &known, help);
+                let help = names::did_you_mean(symbol, &known, help);
                 return Err(Error::new(ErrorKind::Setting, message).at(place).or_help(help));
             }
             if range.is_empty() {

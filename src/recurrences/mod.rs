@@ -76,7 +76,7 @@ fn of_user(library: &Library) -> Vec<CallId> {
     let all = (0..library.calls.len() as u32).map(CallId);
     let is_own = |c: &CallId| {
         let call = library.call(*c);
-        call.recurrence.is_some() && call.source.0 as usize >= stdlib::SHIPPED_TEXTS
+        call.recurrence.is_some() && call.source.file as usize >= stdlib::SHIPPED_TEXTS
     };
     all.filter(is_own).collect()
 }

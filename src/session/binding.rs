@@ -69,7 +69,8 @@ impl Session {
         at.ok_or_else(|| {
             let known: Vec<&str> = self.outputs.iter().map(TensorInfo::name).collect();
             let place = format!("output `{}`", shown(name));
-            let help = names::meant(name, &known, &format!("the outputs are {}", known.join(", ")));
+            let help =
+                names::did_you_mean(name, &known, &format!("the outputs are {}", known.join(", ")));
             let error = Error::new(ErrorKind::Output, format!("the model has no {place}"));
             error.at(place).or_help(help)
         })

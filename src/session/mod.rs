@@ -375,7 +375,8 @@ impl Outputs {
         let place = || format!("output `{}`", shown(name));
         let Some(array) = self.get(name) else {
             let known: Vec<&str> = self.names().collect();
-            let help = names::meant(name, &known, &format!("the outputs are {}", known.join(", ")));
+            let help =
+                names::did_you_mean(name, &known, &format!("the outputs are {}", known.join(", ")));
             return Err(Error::new(ErrorKind::Output, format!("the model has no {}", place()))
                 .at(place())
                 .or_help(help));

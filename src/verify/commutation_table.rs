@@ -7,7 +7,7 @@ use mlc_dsl::term::TermKind;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// What is known of an operator and a movement.
+/// How a pointwise operator commutes with a movement operator.
 enum Cell {
     /// The laws, by the names of their declarations.
     Laws(BTreeSet<String>),

@@ -12,6 +12,7 @@ use mlc_backends::reference::code::cache::TOO_LONG;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
 use mlc_dsl::check::hidden;
 use mlc_dsl::diagnostics::Severity;
+use mlc_dsl::diagnostics::span::{SourceSpan, Span};
 use mlc_dsl::expr::{Expr, ExprKind, Meaning};
 use mlc_dsl::ir::build::BuildError;
 use mlc_dsl::ir::{DType, NodeKind, Program};
@@ -36,7 +37,7 @@ pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
     for i in 0..library.calls.len() {
         let id = CallId(i as u32);
         let c = library.call(id);
-        if !own(c.source.0) {
+        if !own(c.source.file) {
             continue;
         }
         match &c.kind {
@@ -51,7 +52,7 @@ pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
     }
     for (law, reason) in mlc_dsl::pattern::unsolved(library) {
         let law = &library.laws[law as usize];
-        if !own(law.source.0) {
+        if !own(law.source.file) {
             continue;
         }
         let what = match law.origin {
@@ -174,7 +175,7 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
             let span = meaning_span(c);
             return Some(Lint::at(
                 library,
-                (c.source.0, span),
+                SourceSpan::new(c.source.file, span),
                 &c.name,
                 "V010",
                 Severity::Error,
@@ -200,7 +201,7 @@ fn too_long(library: &Library, c: &Callable) -> Lint {
                 so take it as an attribute with a range, or from the extents of an argument";
     Lint::at(
         library,
-        (c.source.0, meaning_span(c)),
+        SourceSpan::new(c.source.file, meaning_span(c)),
         &c.name,
         "V010",
         Severity::Warning,
@@ -281,10 +282,10 @@ fn place(draft: &SampleDraft) -> String {
     axes.chain(segs).chain(attrs).collect::<Vec<_>>().join(", ")
 }
 
-fn meaning_span(c: &Callable) -> mlc_dsl::diagnostics::span::Span {
+fn meaning_span(c: &Callable) -> Span {
     match &c.kind {
-        CallKind::Op(m) => m.first().map_or(c.source.1, |m| m.value.span),
-        CallKind::Def(_) | CallKind::Extern(_) => c.source.1,
+        CallKind::Op(m) => m.first().map_or(c.source.span, |m| m.value.span),
+        CallKind::Def(_) | CallKind::Extern(_) => c.source.span,
     }
 }
 
@@ -303,7 +304,7 @@ fn by_element(c: &Callable) -> bool {
 /// The application of an operator as both sides of a law: what sampling knows how to draw.
 fn application(library: &Library, id: CallId) -> Law {
     let c = library.call(id);
-    let span = c.source.1;
+    let span = c.source.span;
     let mut terms = Terms::default();
     let anonymous = |n: &Name| vec![Dim::Seg(Name::from(format!("{n}.shape")))];
     let args: Vec<TermId> = c

@@ -1,7 +1,7 @@
 //! Lints on the text of laws, without samples: laws that others imply, unused
 //! variables, laws whose right side matches their left side. Never says anything about soundness.
 
-use mlc_dsl::diagnostics::span::Span;
+use mlc_dsl::diagnostics::span::{SourceSpan, Span};
 use mlc_dsl::diagnostics::{Code, Diag, Severity, render};
 use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::library::{AttrParam, Dim, Law, LawOrigin, Library};
@@ -38,15 +38,16 @@ impl Lint {
     /// What is said of a declaration, or of a part of its text.
     pub fn at(
         library: &Library,
-        (source, span): (u32, Span),
+        place: SourceSpan,
         name: &str,
         code: &'static str,
         severity: Severity,
         message: String,
         help: &str,
     ) -> Lint {
-        let source = &library.sources[source as usize];
-        let diag = Diag { severity, ..Diag::warning(Code(code), message.clone(), span).help(help) };
+        let source = &library.sources[place.file as usize];
+        let diag =
+            Diag { severity, ..Diag::warning(Code(code), message.clone(), place.span).help(help) };
         Lint {
             code,
             law: name.to_string(),
@@ -283,8 +284,8 @@ fn unused(library: &Library, law: &Law) -> Option<Lint> {
         }
     }
     let in_test = |name: &str| {
-        let source = &library.sources[law.source.0 as usize].text;
-        let text = source.get(law.source.1.range()).unwrap_or_default();
+        let source = &library.sources[law.source.file as usize].text;
+        let text = source.get(law.source.span.range()).unwrap_or_default();
         text.split("never")
             .skip(1)
             .any(|t| t.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name))

@@ -150,7 +150,7 @@ fn layers_and_graphs_that_spell_them_out_are_written_to_onnx() {
 fn laws_hold(rules: &Path) -> usize {
     let library = Reader::new().rules(rules).library().expect("a library");
     let own = library.sources.len() as u32 - 1;
-    let is_own = |l: &&Law| l.source.0 == own && l.origin == LawOrigin::Rule;
+    let is_own = |l: &&Law| l.source.file == own && l.origin == LawOrigin::Rule;
     let own: Vec<&Law> = library.laws.iter().filter(is_own).collect();
     for law in &own {
         let verdict = check_law(&library, law, &CheckOptions::default());

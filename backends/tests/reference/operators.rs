@@ -524,7 +524,7 @@ fn extreme_attributes() {
 fn every_operator_has_a_case() {
     let cases = concat!(include_str!("operators.rs"), include_str!("recurrences.rs"));
     for call in &library().calls {
-        let source = &library().sources[call.source.0 as usize].name;
+        let source = &library().sources[call.source.file as usize].name;
         let layer = source == "extra" || source.contains("layers");
         let tested = layer || cases.contains(&format!("\"{}\"", call.name));
         assert!(tested || matches!(call.kind, CallKind::Extern(_)), "no case for `{}`", call.name);

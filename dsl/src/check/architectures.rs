@@ -1,12 +1,13 @@
 //! Resolves the names in `architecture` items. Operands are checked where a file is read.
 
-use super::{error, name, onnx, signature_help, suggest};
+use super::{onnx, signature_help};
 use crate::architecture::{Architecture, FileFunction, Steps, StoredType, Target};
+use crate::check::report::{error, name, suggest};
 use crate::diagnostics::Diag;
-use crate::diagnostics::span::Span;
+use crate::diagnostics::span::{SourceSpan, Span};
 use crate::expr::{Expr, ExprKind, Name};
 use crate::library::{CallId, DTypePattern, Dim, Library};
-use crate::onnx::{Apply, Callee, Question};
+use crate::onnx::{Apply, Callee, NodeQuery};
 use crate::syntax::ast;
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ pub(super) fn architecture(
         format: name(&decl.format.text),
         names: decl.names.clone(),
         steps,
-        source: (source, item.span),
+        source: SourceSpan::new(source, item.span),
     };
     (found, r.diags)
 }
@@ -126,7 +127,7 @@ impl Resolver<'_> {
                 let help = help.unwrap_or("name it by a `let` above, or by an option".into());
                 self.diags.push(error("R002", e.span, message, &help));
             }
-            ExprKind::Ask(question, _) if *question != Question::Present => {
+            ExprKind::Ask(question, _) if *question != NodeQuery::Present => {
                 let message = format!("`{question}` asks about a node of an ONNX file");
                 self.diags.push(error("R009", e.span, message, "ask `present(\"tensor or key\")`"));
             }

@@ -8,6 +8,7 @@ mod laws;
 mod meaning;
 mod onnx;
 mod recursion;
+mod report;
 mod resolve;
 mod signature;
 mod targets;
@@ -16,17 +17,15 @@ pub use laws::hidden;
 pub use meaning::operator_properties;
 pub use targets::{CLASSES, WORK};
 
-use crate::diagnostics::span::Span;
-use crate::diagnostics::suggestions::meant as suggest;
-use crate::diagnostics::{Code, Diag, Severity};
-use crate::eval::functions::FUNCTIONS;
-use crate::expr::Predicate;
+use crate::diagnostics::span::SourceSpan;
+use crate::diagnostics::{Diag, Severity};
 use crate::library::{
-    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, Name, OnnxItem,
+    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, OnnxItem,
     OpClass, Source,
 };
 use crate::syntax::ast::{Def, Elem, Expr, ExprKind, File, Item, ItemKind, Op, Rule, StoredType};
 use crate::syntax::parse;
+use report::{error, name};
 use resolve::Scope;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -144,7 +143,7 @@ impl LibraryBuilder {
 
     /// Signatures first: bodies may refer to what comes later.
     fn declare(&mut self, items: &[(u32, &Item)]) {
-        let mut seen: HashMap<String, (u32, Span)> = HashMap::new();
+        let mut seen: HashMap<String, SourceSpan> = HashMap::new();
         for (source, item) in items {
             let space = match item.kind {
                 ItemKind::Rule(_) => "rule",
@@ -154,7 +153,7 @@ impl LibraryBuilder {
                 _ => "operator",
             };
             let key = format!("{space} {}", item.name.text);
-            if let Some((first, span)) = seen.get(&key) {
+            if let Some(SourceSpan { file: first, span }) = seen.get(&key) {
                 let mut d = error(
                     "R001",
                     item.name.span,
@@ -170,7 +169,7 @@ impl LibraryBuilder {
                 self.report(*source, vec![d]);
                 continue;
             }
-            seen.insert(key, (*source, item.name.span));
+            seen.insert(key, SourceSpan::new(*source, item.name.span));
             let (callable, diags) = signature::callable(*source, item);
             let sound = diags.iter().all(|d| d.severity != Severity::Error);
             self.report(*source, diags);
@@ -299,7 +298,7 @@ impl LibraryBuilder {
             epilogue,
             prologue,
             on: f.on.iter().map(|(t, k)| (t.clone(), k.clone())).collect(),
-            source: (source, item.span),
+            source: SourceSpan::new(source, item.span),
         });
     }
 
@@ -309,7 +308,8 @@ impl LibraryBuilder {
                 ItemKind::Onnx(decl) => {
                     let (decl, diags) = onnx::declaration(&self.library, decl);
                     self.report(*source, diags);
-                    let (name, source) = (name(&item.name.text), (*source, item.span));
+                    let (name, source) =
+                        (name(&item.name.text), SourceSpan::new(*source, item.span));
                     self.library.onnx.push(OnnxItem { name, decl, source });
                 }
                 ItemKind::Target(t) => {
@@ -351,27 +351,13 @@ impl LibraryBuilder {
     /// The callable that this very item declared (not one of its name that came first).
     fn own(&self, source: u32, item: &Item) -> Option<CallId> {
         let id = self.library.find(&item.name.text)?;
-        (self.library.call(id).source == (source, item.span)).then_some(id)
+        (self.library.call(id).source == SourceSpan::new(source, item.span)).then_some(id)
     }
 }
 
 /// A number of things: `1 tensor`, `2 tensors`.
 fn counted(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
-
-/// A shared name.
-fn name(s: &str) -> Name {
-    Name::from(s)
-}
-
-/// An error with a help line, if `help` is not empty.
-fn error(code: &'static str, span: Span, message: String, help: &str) -> Diag {
-    let mut d = Diag::error(Code(code), message, span);
-    if !help.is_empty() {
-        d.help = Some(help.to_string());
-    }
-    d
 }
 
 /// The expressions that an expression of a text is made of.
@@ -440,13 +426,6 @@ pub fn condition(law: &Law, text: &str) -> Option<crate::expr::Expr> {
         _ => None,
     });
     Scope::of(&law.vars, &law.attrs).expr(&condition?).ok()
-}
-
-/// What may have been meant by the name of a function on attributes.
-fn near_function(n: &str) -> String {
-    let functions = FUNCTIONS.iter().map(|f| f.0);
-    suggest(n, functions.chain(Predicate::ALL.iter().map(|p| p.1)))
-        .unwrap_or_else(|| "the manual lists the functions in its chapter on attributes".into())
 }
 
 /// True if a variable's declared type mentions the axis or segment.

@@ -1,14 +1,14 @@
 //! Resolves the names in `onnx` items. Operands are checked where a node is imported or exported.
 
-use super::error;
 use super::resolve::constant;
+use crate::check::report::error;
 use crate::diagnostics::Diag;
 use crate::diagnostics::span::Ident;
 use crate::eval::functions::Function;
 use crate::expr::{Elem, Expr, ExprKind, Name, TypePart};
 use crate::library::Library;
 use crate::onnx::{
-    Alternative, Apply, Arg, Callee, Declaration, Kind, Param, ParamKind, Print, Question,
+    Alternative, Apply, Arg, Callee, Declaration, Kind, NodeQuery, Param, ParamKind, Print,
 };
 use crate::syntax::ast;
 
@@ -68,7 +68,7 @@ impl<'a> OnnxItemResolver<'a> {
         let found = Kind::named(&ty.name.text);
         if found.is_none() {
             let kinds = Kind::ALL.iter().map(|k| k.1);
-            let help = super::suggest(&ty.name.text, kinds.clone())
+            let help = crate::check::report::suggest(&ty.name.text, kinds.clone())
                 .unwrap_or_else(|| format!("one of {}", kinds.collect::<Vec<_>>().join(", ")));
             let message = format!("`{}` is not a type of attribute", ty.name.text);
             self.diags.push(error("R015", ty.name.span, message, &help));
@@ -185,7 +185,7 @@ impl<'a> OnnxItemResolver<'a> {
     }
 
     fn call(&self, callee: &Ident, args: &[ast::Arg]) -> Result<ExprKind, Diag> {
-        if let Some(question) = Question::named(&callee.text) {
+        if let Some(question) = NodeQuery::named(&callee.text) {
             let args = args.iter().map(|a| self.expr(&a.value));
             return Ok(ExprKind::Ask(question, args.collect::<Result<_, _>>()?));
         }

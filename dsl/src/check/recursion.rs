@@ -1,8 +1,9 @@
 //! Rejects recursive definitions, and definitions that are too large when inlined. Definitions
 //! that depend on a faulty one are left out with it.
 
-use super::error;
+use crate::check::report::error;
 use crate::diagnostics::Diag;
+use crate::diagnostics::span::SourceSpan;
 use crate::library::{Body, CallId, CallKind, Law, LawTest, Library};
 use crate::term::{TermKind, Terms};
 
@@ -133,7 +134,7 @@ fn size(library: &Library, marks: &[Mark], at: usize) -> (Mark, Option<(u32, Dia
     } else {
         return (Mark::Done(operators, depth), None);
     };
-    let (source, span) = c.source;
+    let SourceSpan { file: source, span } = c.source;
     (Mark::Faulty, Some((source, error(code, span, message, help))))
 }
 
@@ -143,7 +144,7 @@ fn recursion(library: &Library, cycle: &[usize]) -> (u32, Diag) {
     let cycle = [&cycle[least..], &cycle[..least]].concat();
     let name = |i: &usize| format!("`{}`", library.calls[*i].name);
     let first = &library.calls[cycle[0]];
-    let (source, span) = first.source;
+    let SourceSpan { file: source, span } = first.source;
     let message = match cycle.as_slice() {
         [one] => format!("{} contains itself", name(one)),
         _ => {
@@ -169,7 +170,7 @@ fn recursion(library: &Library, cycle: &[usize]) -> (u32, Diag) {
     let mut diag = error("R022", applies(cycle[0], next).unwrap_or(span), message, help);
     for (i, from) in cycle.iter().enumerate().skip(1).take(8) {
         let to = cycle[(i + 1) % cycle.len()];
-        if library.calls[*from].source.0 == source
+        if library.calls[*from].source.file == source
             && let Some(at) = applies(*from, to)
         {
             diag.labels.push((at, format!("applies {}", name(&to))));

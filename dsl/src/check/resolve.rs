@@ -1,6 +1,6 @@
 //! Resolves names: converts the syntax tree to the expressions that everything after the checker reads.
 
-use super::{error, near_function};
+use crate::check::report::{error, near_function};
 use crate::diagnostics::Diag;
 use crate::diagnostics::span::{Ident, Span};
 use crate::eval::function::Function;
@@ -93,7 +93,7 @@ impl<'a> Scope<'a> {
     pub(super) fn attr_type(&self, ty: &ast::AttrType, diags: &mut Vec<Diag>) -> AttrType {
         let kind = AttrKind::named(&ty.name.text).unwrap_or_else(|| {
             let kinds = AttrKind::ALL.iter().map(|k| k.1);
-            let help = super::suggest(&ty.name.text, kinds.clone())
+            let help = crate::check::report::suggest(&ty.name.text, kinds.clone())
                 .unwrap_or_else(|| format!("one of {}", kinds.collect::<Vec<_>>().join(", ")));
             let message = format!("`{}` is not a type of attribute", ty.name.text);
             diags.push(error("R015", ty.name.span, message, &help));

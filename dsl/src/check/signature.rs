@@ -1,9 +1,10 @@
 //! Signatures of operators: parameters, results, conditions.
 
+use super::class_of;
 use super::meaning::recurrence;
 use super::resolve::{self, Scope};
-use super::{class_of, error, name};
-use crate::diagnostics::span::{Ident, Span};
+use crate::check::report::{error, name};
+use crate::diagnostics::span::{Ident, SourceSpan, Span};
 use crate::diagnostics::{Diag, Severity};
 use crate::eval::{Env, eval};
 use crate::expr::{AttrKind, Meaning};
@@ -51,7 +52,7 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         unit: None,
         class: OpClass::Other,
         recurrence: None,
-        source: (source, item.span),
+        source: SourceSpan::new(source, item.span),
     };
     check_result_names(&c, stated, &mut diags, item.name.span);
     match &item.kind {
@@ -236,7 +237,7 @@ fn type_pattern(ty: &TensorType, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> Ty
             }
             None => elsewhere
                 .map(|t| format!("did you mean `{t}`?"))
-                .or_else(|| super::suggest(text, known))
+                .or_else(|| crate::check::report::suggest(text, known))
                 .unwrap_or_else(|| {
                     "F floats, I integers, N numbers, B bool, T any; or a type such as f32".into()
                 }),

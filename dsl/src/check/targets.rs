@@ -1,7 +1,7 @@
 //! Targets: their cost figures, and their kernels from `target` and `fuse` items.
 
 use super::resolve::Scope;
-use super::{error, name, suggest};
+use crate::check::report::{error, name, suggest};
 use crate::diagnostics::Diag;
 use crate::diagnostics::span::Ident;
 use crate::eval::{Env, eval};
@@ -272,7 +272,7 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
         let bare = f.epilogue && is_bare(library, f.call);
         for (target, kernel) in &f.on {
             let Some(t) = library.targets.iter_mut().find(|t| *t.name == *target.text) else {
-                out.push((f.source.0, vec![undeclared(library.targets.iter(), target)]));
+                out.push((f.source.file, vec![undeclared(library.targets.iter(), target)]));
                 continue;
             };
             if bare {

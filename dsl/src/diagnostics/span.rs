@@ -26,6 +26,22 @@ impl Span {
     }
 }
 
+/// A span of one of the source texts of a library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceSpan {
+    /// Index of the text.
+    pub file: u32,
+    /// Bytes of it.
+    pub span: Span,
+}
+
+impl SourceSpan {
+    /// A span of the text of that index.
+    pub fn new(file: u32, span: Span) -> SourceSpan {
+        SourceSpan { file, span }
+    }
+}
+
 /// An identifier and where it stands; `==` ignores the latter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ident {

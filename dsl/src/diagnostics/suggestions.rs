@@ -32,7 +32,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 }
 
 /// The sentence `did you mean …?`, if a name is near.
-pub fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let near = nearest(name, known);
     let quoted: Vec<String> = near.iter().map(|n| format!("`{n}`")).collect();
     (!near.is_empty()).then(|| format!("did you mean {}?", quoted.join(" or ")))

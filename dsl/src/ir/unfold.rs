@@ -21,7 +21,7 @@ pub fn unfold(
             break;
         }
         let named = |_: NodeId, call: CallId| is_definition(library, call) && opens(call);
-        program = once(&program, library, Rest::Kept, &named).map_err(|(_, e)| e)?;
+        program = unfold_once(&program, library, Rebuild::AsWritten, &named).map_err(|(_, e)| e)?;
     }
     Ok(program)
 }
@@ -53,36 +53,36 @@ pub fn definition(
     Ok(b.finish(roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect()))
 }
 
-/// How the applications of a program that is rebuilt are added.
+/// How the other applications of a program are added when it is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// As they stand.
-    Kept,
+pub enum Rebuild {
+    /// As they are.
+    AsWritten,
     /// In canonical form.
     Canonical,
 }
 
-/// The program with the definitions that `opens` names replaced by their bodies, once. What goes wrong is told with
-/// the node.
-pub fn once(
+/// The program with the definitions that `opens` selects replaced by their bodies, one level deep. An error comes with
+/// its node.
+pub fn unfold_once(
     program: &Program,
     library: &Library,
-    rest: Rest,
+    rebuild: Rebuild,
     opens: &dyn Fn(NodeId, CallId) -> bool,
 ) -> Result<Program, (NodeId, BuildError)> {
-    Ok(once_by(program, library, rest, opens)?.0)
+    Ok(unfold_once_mapped(program, library, rebuild, opens)?.0)
 }
 
-/// A program that another became, and the nodes that each of the other's nodes became.
-pub type Became = (Program, Vec<Vec<NodeId>>);
+/// A program with definitions unfolded, and for each original node the nodes that replace it.
+pub type Unfolded = (Program, Vec<Vec<NodeId>>);
 
-/// The same, and the nodes that each node became. What two became is told of the first, but for their results.
-pub fn once_by(
+/// The same with the mapping of nodes. A node that two nodes became belongs to the first, results excepted.
+pub fn unfold_once_mapped(
     program: &Program,
     library: &Library,
-    rest: Rest,
+    rebuild: Rebuild,
     opens: &dyn Fn(NodeId, CallId) -> bool,
-) -> Result<Became, (NodeId, BuildError)> {
+) -> Result<Unfolded, (NodeId, BuildError)> {
     let mut b = Builder::new(library);
     let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
     let mut became: Vec<Vec<NodeId>> = Vec::with_capacity(program.nodes.len());
@@ -100,10 +100,12 @@ pub fn once_by(
                 let arg = |a: &Value| new[a.node.0 as usize][a.output as usize];
                 let args: Vec<Value> = node.args.iter().map(arg).collect();
                 let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                let made = match (opens(id, *call), rest) {
+                let made = match (opens(id, *call), rebuild) {
                     (true, _) => b.expand(*call, &attrs, &args),
-                    (false, Rest::Kept) => b.raw(*call, &attrs, &args).map_err(BuildError::Type),
-                    (false, Rest::Canonical) => {
+                    (false, Rebuild::AsWritten) => {
+                        b.raw(*call, &attrs, &args).map_err(BuildError::Type)
+                    }
+                    (false, Rebuild::Canonical) => {
                         b.apply(*call, &attrs, &args).map_err(BuildError::Type)
                     }
                 };

@@ -140,9 +140,9 @@ pub struct Print {
     pub conditions: Vec<Expr>,
 }
 
-/// What is asked about the node that is read or written, rather than computed.
+/// A query about the node that is imported or exported, rather than a computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Question {
+pub enum NodeQuery {
     /// Whether an input or attribute is given.
     Present,
     /// Whether the elements of a tensor are known.
@@ -163,29 +163,29 @@ pub enum Question {
     Nonzero,
 }
 
-impl Question {
+impl NodeQuery {
     /// All of them with their words.
-    pub const ALL: [(Question, &'static str); 9] = [
-        (Question::Present, "present"),
-        (Question::Known, "known"),
-        (Question::Constant, "constant"),
-        (Question::Number, "number"),
-        (Question::Elements, "elements"),
-        (Question::Count, "count"),
-        (Question::Results, "results"),
-        (Question::Wanted, "wanted"),
-        (Question::Nonzero, "nonzero"),
+    pub const ALL: [(NodeQuery, &'static str); 9] = [
+        (NodeQuery::Present, "present"),
+        (NodeQuery::Known, "known"),
+        (NodeQuery::Constant, "constant"),
+        (NodeQuery::Number, "number"),
+        (NodeQuery::Elements, "elements"),
+        (NodeQuery::Count, "count"),
+        (NodeQuery::Results, "results"),
+        (NodeQuery::Wanted, "wanted"),
+        (NodeQuery::Nonzero, "nonzero"),
     ];
 
     /// The one of a word.
-    pub fn named(word: &str) -> Option<Question> {
-        Question::ALL.iter().find(|q| q.1 == word).map(|q| q.0)
+    pub fn named(word: &str) -> Option<NodeQuery> {
+        NodeQuery::ALL.iter().find(|q| q.1 == word).map(|q| q.0)
     }
 }
 
-impl std::fmt::Display for Question {
+impl std::fmt::Display for NodeQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(Question::ALL.iter().find(|q| q.0 == *self).map_or("", |q| q.1))
+        f.write_str(NodeQuery::ALL.iter().find(|q| q.0 == *self).map_or("", |q| q.1))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::OPERANDS;
 use super::normal::{Subst, substitute};
 use super::tables::{self, Table};
-use super::{Company, Compiled, Forms, Pat, PatId, PatKind, has_mark, is_normal};
+use super::{Compiled, CompiledForms, LawContext, Pat, PatId, PatKind, has_mark, is_normal};
 use crate::eval::functions::Function;
 use crate::expr::{AttrKind, BinaryOp, Expr, ExprKind, Mark};
 use crate::library::{
@@ -19,14 +19,14 @@ const NEST: usize = 3;
 /// The patterns of laws, rewritten by the normalising ones among them. What the library has compiled is not compiled
 /// again.
 pub fn compile(library: &Library, laws: &[u32]) -> Vec<Arc<Compiled>> {
-    let company = Company::of(library, laws);
-    let normal: Vec<&Law> = company.normal.iter().map(|i| &library.laws[*i as usize]).collect();
-    let forms = library.patterns.of(&company, laws, |i| forms(library, i, &normal, company.exact));
+    let context = LawContext::of(library, laws);
+    let normal: Vec<&Law> = context.normal.iter().map(|i| &library.laws[*i as usize]).collect();
+    let forms = library.patterns.of(&context, laws, |i| forms(library, i, &normal, context.exact));
     forms.iter().flat_map(|f| f.iter().cloned()).collect()
 }
 
 /// The patterns of one law.
-fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
+fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> CompiledForms {
     let law = &library.laws[index as usize];
     let one = |closed: HashSet<TermId>, tables: HashSet<TermId>| {
         let own = is_normal(law);

@@ -2,16 +2,16 @@
 //!
 //! Left sides of laws are in normal form, sums and products flattened: a law marked `when normal` rewrites the patterns of all
 //! other laws too, so that `x / sqrt(2)` in a law matches whatever spelling the program has. Terms of `onnx` items stand
-//! as they are written ([`Printed`]). Both are made once for each library.
+//! as they are written ([`ExportPattern`]). Both are made once for each library.
 
 mod compile;
+mod export_patterns;
 mod normal;
-mod printed;
 mod solve;
 mod tables;
 
 pub use compile::{compile, unsolved};
-pub use printed::{Printed, Root, printed};
+pub use export_patterns::{ExportPattern, Root, export_patterns};
 pub use solve::solve;
 pub use tables::{Table, TableExpr, tables};
 
@@ -24,19 +24,19 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Operands of a sum or product that are looked at together.
 pub const OPERANDS: usize = 6;
 
-/// What the patterns of a law depend on beside itself.
+/// What the patterns of a law depend on besides the law.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Company {
+struct LawContext {
     /// The laws that rewrite patterns.
     normal: Vec<u32>,
     /// No law may round differently.
     exact: bool,
 }
 
-impl Company {
-    fn of(library: &Library, laws: &[u32]) -> Company {
+impl LawContext {
+    fn of(library: &Library, laws: &[u32]) -> LawContext {
         let law = |i: &u32| &library.laws[*i as usize];
-        Company {
+        LawContext {
             normal: laws.iter().copied().filter(|i| is_normal(law(i))).collect(),
             exact: laws.iter().all(|i| law(i).error == ErrorClass::Exact),
         }
@@ -44,20 +44,25 @@ impl Company {
 }
 
 /// The patterns of a law: as it is written, and with sums that it shares kept closed.
-type Forms = Arc<[Arc<Compiled>]>;
+type CompiledForms = Arc<[Arc<Compiled>]>;
 
-/// What is compiled so far: a library keeps it, so that each law and item is compiled once. A copy begins anew.
+/// Cache of compiled patterns: a library keeps it, so that each law and item is compiled once. A clone starts empty.
 #[derive(Default)]
 pub struct Patterns {
-    laws: Mutex<HashMap<Company, HashMap<u32, Forms>>>,
-    printed: OnceLock<Vec<Printed>>,
+    laws: Mutex<HashMap<LawContext, HashMap<u32, CompiledForms>>>,
+    export_patterns: OnceLock<Vec<ExportPattern>>,
 }
 
 impl Patterns {
-    /// The patterns of these laws in this company; `compile` makes those that are new.
-    fn of(&self, company: &Company, laws: &[u32], compile: impl Fn(u32) -> Forms) -> Vec<Forms> {
+    /// The patterns of these laws in this context; `compile` makes those that are new.
+    fn of(
+        &self,
+        context: &LawContext,
+        laws: &[u32],
+        compile: impl Fn(u32) -> CompiledForms,
+    ) -> Vec<CompiledForms> {
         let mut all = self.laws.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.entry(company.clone()).or_default();
+        let known = all.entry(context.clone()).or_default();
         laws.iter().map(|&i| known.entry(i).or_insert_with(|| compile(i)).clone()).collect()
     }
 }

@@ -142,7 +142,7 @@ fn names(e: &Expr) -> HashSet<Name> {
 
 /// What a term is made of.
 #[derive(Clone, Copy, PartialEq)]
-enum Made {
+enum TermContent {
     Variables,
     Numbers,
     Table,
@@ -151,29 +151,34 @@ enum Made {
 /// The terms of a law's left sides without variables whose elements differ: all of them, also those in others. None where a whole side is one.
 pub fn tables(library: &Library, law: &Law) -> HashSet<TermId> {
     let mut known = HashMap::new();
-    let roots: Vec<Made> =
+    let roots: Vec<TermContent> =
         law.left.iter().map(|s| made(library, &law.terms, s.root, &mut known)).collect();
-    if roots.contains(&Made::Table) {
+    if roots.contains(&TermContent::Table) {
         return HashSet::new();
     }
-    known.into_iter().filter(|(_, m)| *m == Made::Table).map(|(id, _)| id).collect()
+    known.into_iter().filter(|(_, m)| *m == TermContent::Table).map(|(id, _)| id).collect()
 }
 
-fn made(library: &Library, terms: &Terms, id: TermId, known: &mut HashMap<TermId, Made>) -> Made {
+fn made(
+    library: &Library,
+    terms: &Terms,
+    id: TermId,
+    known: &mut HashMap<TermId, TermContent>,
+) -> TermContent {
     if let Some(m) = known.get(&id) {
         return *m;
     }
     let t = terms.get(id);
-    let args: Vec<Made> = t.args.iter().map(|&a| made(library, terms, a, known)).collect();
+    let args: Vec<TermContent> = t.args.iter().map(|&a| made(library, terms, a, known)).collect();
     let m = match &t.kind {
-        TermKind::Scalar(_) => Made::Numbers,
-        TermKind::Var(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => Made::Variables,
-        _ if args.contains(&Made::Variables) => Made::Variables,
-        TermKind::Output(_) => Made::Table,
+        TermKind::Scalar(_) => TermContent::Numbers,
+        TermKind::Var(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => TermContent::Variables,
+        _ if args.contains(&TermContent::Variables) => TermContent::Variables,
+        TermKind::Output(_) => TermContent::Table,
         TermKind::Apply(call, _) => {
             let keeps = matches!(library.call(*call).class, OpClass::Pointwise | OpClass::View);
-            let numbers = !args.is_empty() && args.iter().all(|m| *m == Made::Numbers);
-            if keeps && numbers { Made::Numbers } else { Made::Table }
+            let numbers = !args.is_empty() && args.iter().all(|m| *m == TermContent::Numbers);
+            if keeps && numbers { TermContent::Numbers } else { TermContent::Table }
         }
     };
     known.insert(id, m);

@@ -4,7 +4,7 @@
 //! kernel that reads it writes it out first. What depends only on constants is computed before the run. Scratch memory of kernels is
 //! not counted.
 
-use super::rooms::{Room, spine};
+use super::in_place_append::{Room, spine};
 use super::{Alive, Kernel};
 use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::strided_views::{self, Viewed};
@@ -86,7 +86,7 @@ impl Memory {
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
     /// The value in each buffer, its bytes, and whether the caller keeps it.
-    pub buffers: Vec<Needed>,
+    pub buffers: Vec<RequiredBuffer>,
     /// The buffers that each kernel fills.
     pub writes: Vec<Vec<usize>>,
     /// The buffers that each kernel needs.
@@ -101,13 +101,13 @@ pub struct Buffers {
     pub appends: Vec<(usize, usize)>,
     pub(super) once: Vec<bool>,
     /// How values lie, and what leads from each input with room to its output.
-    pub(super) lies: FxHashMap<Value, StoredAt>,
+    pub(super) lies: FxHashMap<Value, Storage>,
     pub(super) spines: Vec<FxHashSet<NodeId>>,
 }
 
 /// A buffer that a kernel fills.
 #[derive(Clone, Copy, Debug)]
-pub struct Needed {
+pub struct RequiredBuffer {
     /// What it holds.
     pub value: Value,
     /// Its bytes, as they are asked for.
@@ -118,7 +118,7 @@ pub struct Needed {
 
 /// How a value lies.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct StoredAt {
+pub(super) struct Storage {
     /// In which buffer; none for inputs, constants and what is not known.
     pub(super) buffer: Option<usize>,
     /// In which input with room.
@@ -131,13 +131,13 @@ pub(super) struct StoredAt {
 
 /// How the values lie that were planned, before those of other extents.
 #[derive(Default)]
-pub(super) struct Lies<'a> {
-    pub(super) own: FxHashMap<Value, StoredAt>,
-    pub(super) others: Option<&'a FxHashMap<Value, StoredAt>>,
+pub(super) struct StorageMap<'a> {
+    pub(super) own: FxHashMap<Value, Storage>,
+    pub(super) others: Option<&'a FxHashMap<Value, Storage>>,
 }
 
-impl Lies<'_> {
-    pub(super) fn get(&self, v: &Value) -> Option<&StoredAt> {
+impl StorageMap<'_> {
+    pub(super) fn get(&self, v: &Value) -> Option<&Storage> {
         self.own.get(v).or_else(|| self.others?.get(v))
     }
 }
@@ -171,7 +171,7 @@ pub(super) struct MemoryPlanner<'a> {
     pub(super) program: &'a Program,
     pub(super) library: &'a Library,
     symbol: Binding<'a>,
-    pub(super) lies: Lies<'a>,
+    pub(super) lies: StorageMap<'a>,
     writer: FxHashMap<Value, usize>,
     results: FxHashSet<Value>,
     /// The inputs that have room, what leads from each to its output, and where what was appended to it ends.
@@ -314,7 +314,7 @@ impl Buffers {
         let mut out = Vec::with_capacity(self.buffers.len());
         for (kernel, &k) in order.iter().enumerate() {
             for &b in &self.writes[k] {
-                let Needed { value, bytes, .. } = self.buffers[b];
+                let RequiredBuffer { value, bytes, .. } = self.buffers[b];
                 out.push(PlannedBuffer { kernel, value, bytes, home: home(b) });
             }
         }
@@ -341,7 +341,7 @@ impl<'a> MemoryPlanner<'a> {
             program,
             library,
             symbol,
-            lies: Lies::default(),
+            lies: StorageMap::default(),
             writer: HashMap::default(),
             results: program.outputs.iter().map(|(_, v)| *v).collect(),
             rooms,
@@ -352,14 +352,14 @@ impl<'a> MemoryPlanner<'a> {
     }
 
     /// How an input or a constant lies.
-    pub(super) fn leaf(&self, node: &Node, fixed: bool) -> StoredAt {
+    pub(super) fn leaf(&self, node: &Node, fixed: bool) -> Storage {
         let mut layout = self.dense(&node.types[0]);
         let is_of = |r: &Room| node.kind == NodeKind::Input(r.input as u32);
         let room = self.rooms.iter().position(is_of);
         if let (Some(room), Some(layout)) = (room, &mut layout) {
             *layout = self.rooms[room].layout(&layout.shape);
         }
-        StoredAt { buffer: None, room, layout, fixed }
+        Storage { buffer: None, room, layout, fixed }
     }
 
     /// The dense layout of a type.
@@ -378,12 +378,12 @@ impl<'a> MemoryPlanner<'a> {
         if once {
             for &v in &kernel.outputs {
                 let layout = self.dense(self.program.ty(v));
-                let lies = StoredAt { buffer: None, room: None, layout, fixed: true };
+                let lies = Storage { buffer: None, room: None, layout, fixed: true };
                 self.lies.own.insert(v, lies);
             }
             return;
         }
-        let mut inside: FxHashMap<Value, StoredAt> = HashMap::default();
+        let mut inside: FxHashMap<Value, Storage> = HashMap::default();
         for &id in &kernel.nodes {
             let value = Value { node: id, output: 0 };
             if self.library.is_view(self.program, id) {
@@ -397,7 +397,7 @@ impl<'a> MemoryPlanner<'a> {
         };
         if let Some((v, room, layout)) = self.appended(k, kernel, &part) {
             let (room, layout) = (Some(room), Some(layout));
-            inside.insert(v, StoredAt { buffer: None, room, layout, fixed: false });
+            inside.insert(v, Storage { buffer: None, room, layout, fixed: false });
         }
         for &v in &kernel.outputs {
             let lies = inside.remove(&v).unwrap_or_else(|| self.written(k, v));
@@ -430,21 +430,23 @@ impl<'a> MemoryPlanner<'a> {
     }
 
     /// A buffer of its own.
-    fn written(&mut self, k: usize, value: Value) -> StoredAt {
+    fn written(&mut self, k: usize, value: Value) -> Storage {
         let ty = self.program.ty(value);
         let (bytes, nominal) = bytes(ty, self.symbol);
         self.out.nominal |= nominal;
-        self.out.buffers.push(Needed { value, bytes, kept: false });
+        self.out.buffers.push(RequiredBuffer { value, bytes, kept: false });
         self.out.writes[k].push(self.out.buffers.len() - 1);
         let buffer = Some(self.out.buffers.len() - 1);
-        StoredAt { buffer, room: None, layout: self.dense(ty), fixed: false }
+        Storage { buffer, room: None, layout: self.dense(ty), fixed: false }
     }
 
     /// A buffer for a result that no other kernel reads.
     fn unread(&mut self, k: usize, kernel: &Kernel, value: Value) {
         self.written(k, value);
         let alive = Alive::of(self.program, self.library, kernel, value);
-        if let (Some(alive), Some(Needed { bytes, .. })) = (alive, self.out.buffers.last_mut()) {
+        if let (Some(alive), Some(RequiredBuffer { bytes, .. })) =
+            (alive, self.out.buffers.last_mut())
+        {
             let ty = self.program.ty(value);
             let extent = ty.shape[alive.axis]
                 .eval(self.symbol)
@@ -460,23 +462,23 @@ impl<'a> MemoryPlanner<'a> {
         &mut self,
         k: usize,
         v: Value,
-        inside: &FxHashMap<Value, StoredAt>,
+        inside: &FxHashMap<Value, Storage>,
         kernel: &Kernel,
-    ) -> StoredAt {
+    ) -> Storage {
         let node = self.program.node(v.node);
         let NodeKind::Apply(call, attrs) = &node.kind else { return self.written(k, v) };
         let from = inside.get(&node.args[0]).or_else(|| self.lies.get(&node.args[0]));
         // A plan whose kernel shows what it computes itself is refused as faulty.
         let Some(from) = from.cloned() else { return self.written(k, v) };
         if from.fixed {
-            return StoredAt { layout: self.dense(&node.types[0]), ..from };
+            return Storage { layout: self.dense(&node.types[0]), ..from };
         }
         let attrs: Vec<Attr> = attrs.iter().map(|a| a.bound(self.symbol)).collect();
         let known = attrs.iter().all(is_known);
         let shape = shape_of(&node.types[0], self.symbol);
         let (Some(layout), Some(shape), true) = (&from.layout, shape, known) else {
             self.out.nominal = true;
-            return StoredAt { layout: None, ..from };
+            return Storage { layout: None, ..from };
         };
         let view = strided_views::find(&self.library.call(*call).name);
         let is_result = kernel.outputs.contains(&v) && self.results.contains(&v);
@@ -484,7 +486,7 @@ impl<'a> MemoryPlanner<'a> {
             Some(Viewed::Layout(layout))
                 if !is_result || layout.is_whole() || self.is_in_room(v, from.room, &layout) =>
             {
-                StoredAt { layout: Some(layout), ..from }
+                Storage { layout: Some(layout), ..from }
             }
             _ => self.written(k, v),
         }

@@ -2,20 +2,20 @@
 //!
 //! Every backend executes a plan exactly as it is; [`faults`] finds what is wrong with one.
 
-mod alive;
 pub mod arena;
+mod in_place_append;
+mod incremental;
+mod live_steps;
 mod memory;
 mod operands;
-mod other_extents;
-mod rooms;
 mod validate;
 mod worklist;
 
-pub use alive::Alive;
-pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
+pub use in_place_append::{Room, growing_axis};
+pub use incremental::MemoryAt;
+pub use live_steps::Alive;
+pub use memory::{Binding, Buffers, Home, Memory, NOMINAL, PlannedBuffer, RequiredBuffer};
 pub use operands::{Operand, Role};
-pub use other_extents::MemoryAt;
-pub use rooms::{Room, growing_axis};
 pub use validate::{Fault, faults, kernel_faults};
 pub use worklist::{Readers, Worklist};
 

@@ -77,25 +77,25 @@ pub(super) fn infix(sign: &str) -> Option<BinaryOp> {
 }
 
 // An expression and its depth as a tree.
-type Deep = (Expr, u32);
+type ExprWithDepth = (Expr, u32);
 
 /// The parts of one run that are not yet read.
-struct Run<'i> {
+struct OperatorRun<'i> {
     parts: std::iter::Peekable<std::vec::IntoIter<Pair<'i, Rule>>>,
 }
 
 impl TreeBuilder {
     /// An `expr` or `bound`.
     pub(super) fn expr(&mut self, pair: Pair<'_, Rule>) -> Expr {
-        self.expr_deep(pair, Precedence::Or).0
+        self.expr_with_depth(pair, Precedence::Or).0
     }
 
     /// A `bound`: nothing looser than a sum.
     pub(super) fn bound(&mut self, pair: Pair<'_, Rule>) -> Expr {
-        self.expr_deep(pair, Precedence::Sum).0
+        self.expr_with_depth(pair, Precedence::Sum).0
     }
 
-    fn expr_deep(&mut self, pair: Pair<'_, Rule>, least: Precedence) -> Deep {
+    fn expr_with_depth(&mut self, pair: Pair<'_, Rule>, least: Precedence) -> ExprWithDepth {
         let at = self.span(&pair);
         // `v0 if c1 else v1 if c2 else v2` comes as the runs v0, c1, v1, c2, v2.
         let mut runs: Vec<Vec<Pair<'_, Rule>>> = vec![Vec::new()];
@@ -109,7 +109,8 @@ impl TreeBuilder {
                 }
             }
         }
-        let mut values: Vec<Deep> = runs.into_iter().map(|run| self.run(run, least, at)).collect();
+        let mut values: Vec<ExprWithDepth> =
+            runs.into_iter().map(|run| self.run(run, least, at)).collect();
         let Some(mut result) = values.pop() else { return self.placeholder(at) };
         while let (Some(cond), Some(then)) = (values.pop(), values.pop()) {
             let depth = 1 + result.1.max(cond.1).max(then.1);
@@ -124,8 +125,8 @@ impl TreeBuilder {
         result
     }
 
-    fn run(&mut self, parts: Vec<Pair<'_, Rule>>, least: Precedence, at: Span) -> Deep {
-        let mut run = Run { parts: parts.into_iter().peekable() };
+    fn run(&mut self, parts: Vec<Pair<'_, Rule>>, least: Precedence, at: Span) -> ExprWithDepth {
+        let mut run = OperatorRun { parts: parts.into_iter().peekable() };
         let value = self.climb(&mut run, least, at);
         if let Some(rest) = run.parts.next() {
             // Only a bound stops before the end of its run.
@@ -140,7 +141,7 @@ impl TreeBuilder {
     }
 
     // Precedence climbing; `at` is where to complain if parts run out, which the grammar excludes.
-    fn climb(&mut self, run: &mut Run<'_>, least: Precedence, at: Span) -> Deep {
+    fn climb(&mut self, run: &mut OperatorRun<'_>, least: Precedence, at: Span) -> ExprWithDepth {
         if self.nesting > MAX_DEPTH + MAX_NESTING as u32 {
             while run.parts.next().is_some() {}
             return self.too_deep(at);
@@ -151,7 +152,12 @@ impl TreeBuilder {
         result
     }
 
-    fn climb_inside(&mut self, run: &mut Run<'_>, least: Precedence, at: Span) -> Deep {
+    fn climb_inside(
+        &mut self,
+        run: &mut OperatorRun<'_>,
+        least: Precedence,
+        at: Span,
+    ) -> ExprWithDepth {
         let Some(part) = run.parts.next() else { return self.placeholder(at) };
         let start = self.span(&part);
         let mut left = match part.as_rule() {
@@ -201,14 +207,26 @@ impl TreeBuilder {
         left
     }
 
-    fn prefixed(&mut self, run: &mut Run<'_>, op: UnaryOp, binds: Precedence, start: Span) -> Deep {
+    fn prefixed(
+        &mut self,
+        run: &mut OperatorRun<'_>,
+        op: UnaryOp,
+        binds: Precedence,
+        start: Span,
+    ) -> ExprWithDepth {
         let (value, deep) = self.climb(run, binds, start);
         let span = start.to(value.span);
         self.deep(ExprKind::Unary(op, Box::new(value)), span, deep + 1)
     }
 
     // `left else value`.
-    fn outside(&mut self, left: Deep, value: Expr, deep: u32, sign: Span) -> Deep {
+    fn outside(
+        &mut self,
+        left: ExprWithDepth,
+        value: Expr,
+        deep: u32,
+        sign: Span,
+    ) -> ExprWithDepth {
         let (left, left_deep) = left;
         let span = left.span.to(value.span);
         match left.kind {
@@ -227,11 +245,11 @@ impl TreeBuilder {
         }
     }
 
-    fn deep(&mut self, kind: ExprKind, span: Span, depth: u32) -> Deep {
+    fn deep(&mut self, kind: ExprKind, span: Span, depth: u32) -> ExprWithDepth {
         if depth > MAX_DEPTH { self.too_deep(span) } else { (Expr { kind, span }, depth) }
     }
 
-    fn too_deep(&mut self, at: Span) -> Deep {
+    fn too_deep(&mut self, at: Span) -> ExprWithDepth {
         if !self.failed {
             let message = format!("this expression nests deeper than {MAX_DEPTH} operators");
             self.report(
@@ -242,7 +260,7 @@ impl TreeBuilder {
         self.placeholder(at)
     }
 
-    fn placeholder(&mut self, at: Span) -> Deep {
+    fn placeholder(&mut self, at: Span) -> ExprWithDepth {
         self.failed = true;
         (Expr { kind: ExprKind::Bool(false), span: at }, 1)
     }
@@ -267,7 +285,7 @@ impl TreeBuilder {
         (monoid, axes)
     }
 
-    fn atom(&mut self, pair: Pair<'_, Rule>) -> Deep {
+    fn atom(&mut self, pair: Pair<'_, Rule>) -> ExprWithDepth {
         let span = self.span(&pair);
         let kind = match pair.as_rule() {
             Rule::int => ExprKind::Int(self.int(&pair)),
@@ -289,7 +307,7 @@ impl TreeBuilder {
         (Expr { kind, span }, 1)
     }
 
-    fn group(&mut self, pair: Pair<'_, Rule>, span: Span) -> Deep {
+    fn group(&mut self, pair: Pair<'_, Rule>, span: Span) -> ExprWithDepth {
         let index = pair.clone().into_inner().find(|p| p.as_rule() == Rule::index);
         let close = pair.clone().into_inner().find(|p| p.as_rule() == Rule::rparen);
         let inside =
@@ -298,13 +316,13 @@ impl TreeBuilder {
         self.axes(group, index, span)
     }
 
-    fn parenthesised(&mut self, pair: Pair<'_, Rule>, span: Span) -> Deep {
-        let mut entries: Vec<Deep> = Vec::new();
+    fn parenthesised(&mut self, pair: Pair<'_, Rule>, span: Span) -> ExprWithDepth {
+        let mut entries: Vec<ExprWithDepth> = Vec::new();
         let mut comma = false;
         for part in pair.into_inner() {
             match part.as_rule() {
                 Rule::comma => comma = true,
-                Rule::expr => entries.push(self.expr_deep(part, Precedence::Or)),
+                Rule::expr => entries.push(self.expr_with_depth(part, Precedence::Or)),
                 _ => {}
             }
         }
@@ -319,7 +337,7 @@ impl TreeBuilder {
         self.deep(ExprKind::Tuple(entries), span, depth)
     }
 
-    fn reference(&mut self, pair: Pair<'_, Rule>, span: Span) -> Deep {
+    fn reference(&mut self, pair: Pair<'_, Rule>, span: Span) -> ExprWithDepth {
         let mut parts = pair.into_inner();
         let Some(name) = parts.next() else { return self.placeholder(span) };
         let name = self.ident(&name);
@@ -339,7 +357,12 @@ impl TreeBuilder {
     }
 
     /// `of[…]`, if there is an index.
-    fn axes(&mut self, of: Deep, index: Option<Pair<'_, Rule>>, span: Span) -> Deep {
+    fn axes(
+        &mut self,
+        of: ExprWithDepth,
+        index: Option<Pair<'_, Rule>>,
+        span: Span,
+    ) -> ExprWithDepth {
         let Some(index) = index else { return of };
         let (index, depth) = self.elems_deep(index);
         let (of, deep) = of;
@@ -357,7 +380,7 @@ impl TreeBuilder {
                     Rule::kw_each => each = true,
                     Rule::arg_name => name = part.into_inner().next().map(|p| self.ident(&p)),
                     _ => {
-                        let (value, depth) = self.expr_deep(part, Precedence::Or);
+                        let (value, depth) = self.expr_with_depth(part, Precedence::Or);
                         deepest = deepest.max(depth);
                         args.push(Arg { name: name.take(), each, pack, value });
                     }
@@ -381,7 +404,7 @@ impl TreeBuilder {
                     splice = true;
                     continue;
                 }
-                let (value, depth) = self.expr_deep(part, Precedence::Or);
+                let (value, depth) = self.expr_with_depth(part, Precedence::Or);
                 deepest = deepest.max(depth);
                 elems.push(if splice { Elem::Splice(value) } else { Elem::One(value) });
             }

@@ -383,7 +383,7 @@ impl<'b, 'l, S: Sources> WholeTensors<'b, 'l, S> {
             if used(&own) {
                 return self.read_by_number(tensor, &index, otherwise);
             }
-            let i = self.bounded(e, (i, &own), extent, otherwise.is_some(), &mut inside)?;
+            let i = self.bounded(e, i, &own, extent, otherwise.is_some(), &mut inside)?;
             if otherwise.is_some() {
                 v = self.inhabited(v, place, &own)?;
             }
@@ -397,7 +397,8 @@ impl<'b, 'l, S: Sources> WholeTensors<'b, 'l, S> {
     fn bounded(
         &mut self,
         e: &Expr,
-        (i, own): (Value, &[Axis]),
+        i: Value,
+        own: &[Axis],
         extent: &Extent,
         matters: bool,
         inside: &mut Option<Item>,

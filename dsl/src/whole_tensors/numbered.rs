@@ -36,7 +36,7 @@ impl<S: Sources> WholeTensors<'_, '_, S> {
                     let item = self.expr(e)?;
                     let (i, own) = self.whole(item, DType::I64)?;
                     let matters = otherwise.is_some();
-                    Item::Whole(self.bounded(e, (i, &own), extent, matters, &mut inside)?, own)
+                    Item::Whole(self.bounded(e, i, &own, extent, matters, &mut inside)?, own)
                 }
                 (None, Entry::Axis(_)) => return None,
             };

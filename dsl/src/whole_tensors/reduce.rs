@@ -67,8 +67,8 @@ impl<S: Sources> WholeTensors<'_, '_, S> {
             x.iter().filter(|x| **x != axis && !both.contains(x)).copied().collect()
         };
         let (rows, columns) = (only(&a.1), only(&b.1));
-        let left = self.matrix(a, &both, &[rows.as_slice(), &[axis]])?;
-        let right = self.matrix(b, &both, &[&[axis], columns.as_slice()])?;
+        let left = self.matrix(a.0, &a.1, &both, &[rows.as_slice(), &[axis]])?;
+        let right = self.matrix(b.0, &b.1, &both, &[&[axis], columns.as_slice()])?;
         let v = self.call("matmul", &[], &[left, right])?;
         let axes = [both, rows, columns].concat();
         let shape = self.extents(&axes)?;
@@ -86,12 +86,13 @@ impl<S: Sources> WholeTensors<'_, '_, S> {
     /// A tensor with the axes of a batch, and two more for the axes of each side together.
     fn matrix(
         &mut self,
-        (v, own): (Value, Vec<Axis>),
+        v: Value,
+        own: &[Axis],
         batch: &[Axis],
         sides: &[&[Axis]; 2],
     ) -> Option<Value> {
         let axes = [batch, sides[0], sides[1]].concat();
-        let v = self.spread(v, &own, &axes)?;
+        let v = self.spread(v, own, &axes)?;
         let mut shape = self.extents(batch)?;
         for side in sides {
             let extents = self.extents(side)?;

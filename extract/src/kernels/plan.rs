@@ -21,7 +21,7 @@ pub(crate) struct KernelDraft {
     pub(crate) pointwise: bool,
 }
 
-struct Finish<'a> {
+struct PlanAssembler<'a> {
     program: &'a Program,
     prices: &'a TargetPrices<'a>,
     drafts: Vec<KernelDraft>,
@@ -42,7 +42,7 @@ pub(crate) fn finish(
         maker.extend(d.roots.iter().map(|&r| (r, i)));
     }
     let results = program.outputs.iter().map(|o| o.1.node.0 as usize).collect();
-    let f = Finish { program, prices, drafts, maker, results };
+    let f = PlanAssembler { program, prices, drafts, maker, results };
     let folded = f.folded();
     let mut whole: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     for (i, d) in f.drafts.iter().enumerate().filter(|(i, _)| !folded.contains(i)) {
@@ -69,7 +69,7 @@ pub(crate) fn reads(program: &Program, nodes: &BTreeSet<usize>) -> BTreeSet<usiz
     args.map(|a| a.node.0 as usize).filter(|a| !nodes.contains(a)).collect()
 }
 
-impl Finish<'_> {
+impl PlanAssembler<'_> {
     /// Views that are read where they are needed rather than by themselves, by the number of their kernel.
     fn folded(&self) -> HashSet<usize> {
         let mut readers: HashMap<usize, Vec<usize>> = HashMap::new();

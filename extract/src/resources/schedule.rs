@@ -75,7 +75,7 @@ pub fn schedule(jobs: &Jobs) -> Schedule {
             alive = alive.max(most(&segment));
             continue;
         }
-        let mut part = JobRange::new(jobs, segment);
+        let mut part = JobRange::new(jobs, segment.0, segment.1);
         let found = part.best(&mut left, local.max(alive));
         order[segment.0..segment.1].copy_from_slice(&found.order);
         alive = alive.max(found.alive);
@@ -212,7 +212,7 @@ struct State {
 }
 
 impl JobRange {
-    fn new(jobs: &Jobs, (start, end): (usize, usize)) -> JobRange {
+    fn new(jobs: &Jobs, start: usize, end: usize) -> JobRange {
         let count = end - start;
         let inside = |j: usize| (start..end).contains(&j);
         let mut cells = vec![Vec::new(); count];

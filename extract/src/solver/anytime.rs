@@ -168,7 +168,7 @@ pub(crate) fn bound(view: &EGraphView, solution: Solution) -> Result<Extraction,
 }
 
 /// What came of branch and bound.
-struct Searched {
+struct BranchAndBoundResult {
     outcome: SearchOutcome,
     /// The price that solutions had to be below.
     cap: u64,
@@ -212,16 +212,16 @@ impl<'v> Proof<'v> {
     }
 
     /// Branch and bound on the whole, at the prices of a scale.
-    fn exact(&self, scale: Scale, steps: u64, stop: Stop<'_>) -> Searched {
+    fn exact(&self, scale: Scale, steps: u64, stop: Stop<'_>) -> BranchAndBoundResult {
         let chosen = self.solution.topological(self.view).into_iter().flatten().map(u32::from);
         let cap = self.ticks(scale, &chosen.collect::<Vec<u32>>());
         let mut budget = Budget::new(steps, stop);
         let draft = ProblemDraft::within(self.trim, scale, |_| None);
         let outcome = roomy(|| BranchAndBound::new(&mut budget).solve(draft, cap, 0));
-        Searched { outcome, cap, steps: budget.steps }
+        BranchAndBoundResult { outcome, cap, steps: budget.steps }
     }
 
-    fn learn(&mut self, searched: Searched) {
+    fn learn(&mut self, searched: BranchAndBoundResult) {
         if let Some(found) = searched.outcome.best {
             self.take(found.nodes);
         }

@@ -7,7 +7,7 @@
 use crate::extractor::Stop;
 use crate::solver::budget::Budget;
 use crate::solver::greedy::NONE;
-use crate::solver::local_search::Chance;
+use crate::solver::local_search::Xorshift;
 use crate::solver::problem::{ProblemDraft, Scale};
 use crate::solver::pruned::Pruned;
 use crate::solver::{BestFound, BranchAndBound};
@@ -32,7 +32,7 @@ pub(crate) struct LargeNeighbourhoodSearch<'t> {
     cost: u64,
     improved: bool,
     width: usize,
-    chance: Chance,
+    chance: Xorshift,
 }
 
 impl<'t> LargeNeighbourhoodSearch<'t> {
@@ -47,7 +47,7 @@ impl<'t> LargeNeighbourhoodSearch<'t> {
             cost: 0,
             improved: false,
             width: FIRST,
-            chance: Chance(seed),
+            chance: Xorshift(seed),
         };
         this.take(nodes);
         this

@@ -142,7 +142,7 @@ impl<'s, 't> Improver<'s, 't> {
             return;
         }
         let tries = (TRIES_PER_CLASS * open.len()).max(TRIES_PER_CLASS * 20);
-        let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+        let mut chance = Xorshift(0x9e37_79b9_7f4a_7c15);
         let mut best = self.selection.total;
         let mut best_choice = self.selection.choice.clone();
         let mut idle = 0;
@@ -331,9 +331,9 @@ impl<'s, 't> Improver<'s, 't> {
 }
 
 /// The xorshift generator of Marsaglia (2003): chance that is the same everywhere.
-pub(crate) struct Chance(pub(crate) u64);
+pub(crate) struct Xorshift(pub(crate) u64);
 
-impl Chance {
+impl Xorshift {
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -9,20 +9,20 @@ pub(crate) mod greedy;
 mod large_neighbourhood;
 mod lm_cut;
 pub(crate) mod local_search;
-mod memo;
 pub(crate) mod node_choice;
 mod presolve;
 mod problem;
 pub(crate) mod pruned;
 pub(crate) mod solution;
+mod transposition_table;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use budget::Budget;
 use lm_cut::{FAR, LmCutBound, Ties};
-use memo::Memo;
 use problem::{Problem, ProblemDraft, index};
+use transposition_table::TranspositionTable;
 
 /// Branches above one another; beyond, a branch counts as not searched.
 const DEPTH: usize = 600;
@@ -55,12 +55,12 @@ impl SearchOutcome {
 /// A search under a budget.
 pub(crate) struct BranchAndBound<'b, 'a> {
     budget: &'b mut Budget<'a>,
-    memo: Memo,
+    table: TranspositionTable,
 }
 
 impl<'b, 'a> BranchAndBound<'b, 'a> {
     pub(crate) fn new(budget: &'b mut Budget<'a>) -> Self {
-        Self { budget, memo: Memo::default() }
+        Self { budget, table: TranspositionTable::default() }
     }
 
     /// The cheapest solution below `cap`, unless stopped.
@@ -95,16 +95,16 @@ impl<'b, 'a> BranchAndBound<'b, 'a> {
 
     /// The same for a problem in one part: recalled, or bounded and branched on.
     fn solve_connected(&mut self, problem: &Problem, cap: u64, depth: usize) -> SearchOutcome {
-        let key = Memo::key(problem);
+        let key = TranspositionTable::key(problem);
         self.budget.steps += problem.size() as u64;
-        let floor = match self.memo.recall(key, cap) {
+        let floor = match self.table.recall(key, cap) {
             Ok(known) => return known,
             Err(lower) => lower,
         };
         let mut outcome = self.bounded(problem, cap, depth);
         // Nodes that only solutions from the cap on have were left out: nothing is known beyond it.
         outcome.lower = outcome.lower.max(floor).min(cap);
-        self.memo.learn(key, &outcome);
+        self.table.learn(key, &outcome);
         outcome
     }
 

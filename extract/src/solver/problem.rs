@@ -4,7 +4,7 @@
 //! the previous problem at the same cost, and some optimal solution is kept. Nodes remember the node of the view that they stand for;
 //! classes may be renumbered.
 
-use crate::egraph_view::Lists;
+use crate::egraph_view::CompressedLists;
 use crate::solver::pruned::Pruned;
 
 /// The price in ticks that an incumbent is scaled to. Sums of as many prices below it as fit into memory never overflow
@@ -51,9 +51,9 @@ pub(crate) struct Problem {
     pub(crate) class_of: Vec<u32>,
     pub(crate) cost: Vec<u64>,
     /// Operands of each node, sorted, without repeats.
-    pub(crate) children: Lists<u32>,
+    pub(crate) children: CompressedLists<u32>,
     /// Nodes that have the class as an operand.
-    pub(crate) users: Lists<u32>,
+    pub(crate) users: CompressedLists<u32>,
     /// Classes that every solution computes.
     pub(crate) required: Vec<bool>,
     /// The node of the view.
@@ -210,8 +210,8 @@ impl ProblemDraft {
             first: vec![0],
             class_of: Vec::new(),
             cost: Vec::new(),
-            children: Lists::default(),
-            users: Lists::default(),
+            children: CompressedLists::default(),
+            users: CompressedLists::default(),
             required: kept.iter().map(|&class| self.required[class]).collect(),
             origin: Vec::new(),
         };
@@ -228,7 +228,7 @@ impl ProblemDraft {
         let edges = (0..problem.cost.len()).flat_map(|node| {
             problem.children.get(node).iter().map(move |&child| (child as usize, index(node)))
         });
-        problem.users = Lists::group(kept.len(), edges);
+        problem.users = CompressedLists::group(kept.len(), edges);
         problem
     }
 }

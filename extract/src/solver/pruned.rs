@@ -4,7 +4,7 @@
 //! roots, and no other node of its class needs only some of its operands at no greater cost. Ids
 //! are those of the view; nothing is renumbered.
 
-use crate::egraph_view::{EGraphView, Lists, number};
+use crate::egraph_view::{CompressedLists, EGraphView, number};
 
 /// Classes with more kept nodes than this are not searched for dominated ones: the search is
 /// quadratic.
@@ -13,11 +13,11 @@ const DOMINANCE_LIMIT: usize = 64;
 /// A view with the hopeless nodes left out of the lists.
 pub(crate) struct Pruned {
     /// Kept nodes of each class.
-    pub(crate) nodes: Lists<u32>,
+    pub(crate) nodes: CompressedLists<u32>,
     /// Operands of each node, sorted, without repeats; also of nodes not kept.
-    pub(crate) children: Lists<u32>,
+    pub(crate) children: CompressedLists<u32>,
     /// Kept nodes that have the class as an operand.
-    pub(crate) users: Lists<u32>,
+    pub(crate) users: CompressedLists<u32>,
     pub(crate) class_of: Vec<u32>,
     pub(crate) cost: Vec<f64>,
     /// Roots without repeats.
@@ -31,7 +31,7 @@ impl Pruned {
         for node in all() {
             class_of[node.index()] = u32::from(view.class_of(node));
         }
-        let mut children = Lists::default();
+        let mut children = CompressedLists::default();
         let mut cost = Vec::with_capacity(view.node_count());
         let mut list: Vec<u32> = Vec::new();
         for node in (0..number(view.node_count())).map(crate::egraph_view::NodeId::new) {
@@ -47,9 +47,9 @@ impl Pruned {
         roots.dedup();
 
         let mut trim = Self {
-            nodes: Lists::default(),
+            nodes: CompressedLists::default(),
             children,
-            users: Lists::default(),
+            users: CompressedLists::default(),
             class_of,
             cost,
             roots,
@@ -69,7 +69,7 @@ impl Pruned {
     /// Nodes all of whose operands can be computed, and not from the node's own class directly.
     fn computable(&self, classes: usize) -> Vec<bool> {
         let count = self.class_of.len();
-        let users = Lists::group(classes, self.edges(|_| true));
+        let users = CompressedLists::group(classes, self.edges(|_| true));
         let mut waiting: Vec<usize> =
             (0..count).map(|node| self.children.get(node).len()).collect();
         let mut ready: Vec<u32> =
@@ -98,7 +98,7 @@ impl Pruned {
     }
 
     fn keep_reachable(&self, keep: &mut [bool], classes: usize) {
-        let nodes = Lists::group(classes, self.members(|node| keep[node]));
+        let nodes = CompressedLists::group(classes, self.members(|node| keep[node]));
         let mut reached = vec![false; classes];
         let mut stack = self.roots.clone();
         while let Some(class) = stack.pop() {
@@ -138,8 +138,8 @@ impl Pruned {
     }
 
     fn list(&mut self, keep: &[bool], classes: usize) {
-        self.nodes = Lists::group(classes, self.members(|node| keep[node]));
-        self.users = Lists::group(classes, self.edges(|node| keep[node]));
+        self.nodes = CompressedLists::group(classes, self.members(|node| keep[node]));
+        self.users = CompressedLists::group(classes, self.edges(|node| keep[node]));
     }
 
     fn members(

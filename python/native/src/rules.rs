@@ -42,9 +42,9 @@ fn own_laws(library: &Library) -> Vec<String> {
     // A schema's laws are also those of the operators that a text adds.
     let added = |l: &Law| {
         let mut of = l.schema.iter().flat_map(|s| &s.operators);
-        of.any(|c| library.call(*c).source.0 >= first)
+        of.any(|c| library.call(*c).source.file >= first)
     };
-    let own = library.laws.iter().filter(|l| l.source.0 >= first || added(l));
+    let own = library.laws.iter().filter(|l| l.source.file >= first || added(l));
     own.map(|l| l.name.to_string()).collect()
 }
 
@@ -80,7 +80,7 @@ fn layers<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let library: Arc<Library> = wait(py, move || reader.library())?;
     let first = stdlib::SHIPPED_TEXTS as u32;
     let list = PyList::empty(py);
-    for call in library.calls.iter().filter(|c| c.source.0 >= first) {
+    for call in library.calls.iter().filter(|c| c.source.file >= first) {
         if matches!(call.kind, CallKind::Extern(_)) {
             continue;
         }

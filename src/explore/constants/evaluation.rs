@@ -36,7 +36,7 @@ pub fn values(
 /// Bytes of values that are kept at most.
 const MOST: usize = 512 << 20;
 
-/// What an application of constants is made of: which of their bytes, not what is in them.
+/// Identity of an application of constants: the addresses of their bytes, not the contents.
 #[derive(PartialEq, Eq, Hash)]
 struct ApplicationKey {
     call: CallId,
@@ -44,10 +44,10 @@ struct ApplicationKey {
     args: Vec<(DType, Vec<usize>, usize, usize)>,
 }
 
-/// Values of applications of constants, each computed once: of one model many programs are folded whose constants are the same.
+/// Memo of applications of constants: many programs that are folded for one model share their constants.
 #[derive(Default)]
 pub struct ConstantMemo {
-    /// Beside the operands, so that no others come to lie where they do.
+    /// With the operands, which keeps their addresses from being reused.
     known: HashMap<ApplicationKey, (Vec<Tensor>, Vec<Tensor>)>,
     bytes: usize,
 }

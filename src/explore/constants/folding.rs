@@ -37,7 +37,7 @@ pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantErr
     Ok(fold_keeping_kernels(program, &[], library, &mut ConstantMemo::default())?.0)
 }
 
-/// The same with what was computed before, and what is left of the kernels that were chosen for its nodes.
+/// The same with a memo; also returns what is left of the kernels chosen for its nodes.
 pub fn fold_keeping_kernels(
     program: &Program,
     kernels: &[Vec<NodeId>],

@@ -13,9 +13,9 @@ use mlc_dsl::typing::infer::TypeError;
 use std::collections::HashMap;
 
 impl Explored {
-    /// Adds chosen nodes to a program, as the copy of that number has them, and yields the values of the
-    /// part's roots. Each kernel is a group of its nodes. `inputs` are those of the explored program, `leaves` those of the part. What computes a value of the
-    /// explored program is named as `origin` says of the node that computes it there.
+    /// Adds the chosen nodes to a program, for the copy of that number, and returns the values of the part's roots.
+    /// Each kernel is a group of its nodes. `inputs` are those of the explored program, `leaves` those of the part.
+    /// A node that computes a value of the explored program inherits the origin that `origin` has for it.
     pub fn emit(
         &self,
         choice: &Choice,

@@ -62,7 +62,7 @@ pub struct Subprogram {
     pub leaves: Vec<Value>,
     /// Inputs that it must not read.
     pub barred: HashSet<u32>,
-    /// Inputs that are others in every copy.
+    /// Inputs that differ in every copy.
     pub own: HashSet<u32>,
     /// A class that only this operator may compute.
     pub forced: Option<(Id, CallId)>,
@@ -87,7 +87,7 @@ pub struct Choice {
 /// The classes inside a kernel and what computes them, operands before users, its result last.
 pub(super) type Kernel = Vec<(Id, Producer)>;
 
-/// What computes a class.
+/// What computes a class in a solution.
 #[derive(Clone, Debug)]
 pub(super) enum Producer {
     /// The part's leaf of that index.
@@ -96,7 +96,7 @@ pub(super) enum Producer {
     Node(ENode),
 }
 
-/// A part as the extractors see it: a node of the view is a kernel.
+/// A subprogram as extractors see it: each node of the view is a kernel.
 pub(super) struct SubprogramView {
     pub(super) view: EGraphView,
     /// What computes which class.

@@ -14,14 +14,14 @@ pub struct AttrsId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PerCopyId(pub u32);
 
-/// What an e-node is, its arguments aside.
+/// The operator of an e-node, without its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Head {
     /// The program's input of that index.
     Input(u32),
     /// A constant.
     Const(ConstId),
-    /// A constant that is another one in every copy of a repeated block.
+    /// A constant with a different value in each copy of a repeated block.
     PerCopyConstant(PerCopyId),
     /// An operator with its attributes.
     Apply(CallId, AttrsId),
@@ -57,36 +57,36 @@ impl Language for ENode {
     }
 }
 
-/// The value of a class that only constants feed.
+/// The value of a class that depends on constants only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConstantValue {
     /// One value.
     Single(ConstId),
-    /// One in every copy of a repeated block.
+    /// One for each copy of a repeated block.
     PerCopy(PerCopyId),
 }
 
-/// What is known of a class.
+/// What is known of a class: egg's analysis data.
 #[derive(Clone, Debug)]
 pub struct ClassFacts {
     /// One type per output of its nodes (one but for operators with several outputs).
     pub types: Arc<[Type]>,
-    /// Only constants feed it.
+    /// It depends on constants only.
     pub is_constant: bool,
-    /// It is computed before the first run: only constants feed it, and no symbol decides it.
+    /// It is folded before the first run: it depends on constants only, and on no symbol.
     pub is_foldable: bool,
     /// Its value, if that has been computed.
     pub value: Option<ConstantValue>,
-    /// The number that all its elements are.
+    /// The number that all its elements equal.
     pub uniform: Option<f64>,
     /// The oldest logged term of the class.
     pub rep: LogId,
 }
 
-/// The analysis. What a new node's facts are is computed by the graph before it is added.
+/// The analysis. The graph computes the facts of a new node before it adds the node.
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
-    /// ClassFacts of the node that is being added.
+    /// Facts of the node that is being added.
     pub next: Option<ClassFacts>,
 }
 

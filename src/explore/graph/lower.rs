@@ -13,7 +13,7 @@ use mlc_dsl::typing::instantiate;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// All equal programs, and how they came to be known.
+/// An explored program: the e-graph of all programs found equal, and the log that proves it.
 pub struct Explored {
     pub(crate) graph: Graph,
     /// The program that was explored.
@@ -46,16 +46,15 @@ impl Explored {
     }
 }
 
-/// Constants that are others in every copy of a repeated block: by the node that holds that of the copy
-/// which is explored, all of them.
+/// Per-copy constants: for the node that holds the constant of the explored copy, the constants of all copies.
 pub type PerCopyConstants = HashMap<NodeId, Vec<Tensor>>;
 
-/// Explores what the laws of these indices make of a program.
+/// Explores a program with the laws of these indices.
 pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Limits) -> Explored {
     explore_per_copy(library, source, &PerCopyConstants::new(), laws, limits)
 }
 
-/// The same where some constants stand for one in every copy of a block: what is found holds for each.
+/// The same with per-copy constants: what is found holds for every copy of the block.
 pub fn explore_per_copy(
     library: Arc<Library>,
     source: Program,

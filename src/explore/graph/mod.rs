@@ -88,7 +88,7 @@ impl Graph {
         }
     }
 
-    /// Ends the reading of the program: what is logged so far are its own values, `uses` who reads what.
+    /// Marks the end of the source program: all terms logged so far are its own; `uses` are its reads.
     pub fn seal(&mut self, uses: Vec<(Id, Id)>) {
         self.source_terms = self.log.len() as u32;
         self.source_uses = uses;
@@ -261,7 +261,7 @@ impl Graph {
         Some(class)
     }
 
-    /// The class of a constant that is another one in every copy of a repeated block.
+    /// The class of a constant with a different value in each copy of a repeated block.
     pub fn add_per_copy_constant(&mut self, values: &[ConstId]) -> Option<Id> {
         let (&first, rest) = values.split_first()?;
         if rest.iter().all(|&v| v == first) {
@@ -410,7 +410,7 @@ impl Graph {
         Some(out)
     }
 
-    /// Whether an application is computed before the first run. So is a repetition: it is read where it comes from.
+    /// Whether an application is folded before the first run. A repetition counts as folded: it is read from its operand.
     fn folds_ahead(&self, call: CallId, attrs: &[Attr], types: &[Type], args: &[Id]) -> bool {
         let count = |t: &Type| t.shape.iter().fold(Extent::from(1), |n, e| &n * e);
         let repeats = |&a: &Id| {

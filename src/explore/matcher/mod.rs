@@ -44,7 +44,7 @@ pub enum Binding {
     },
 }
 
-/// What is left over when a root sum or product has more operands than its pattern.
+/// Operands left over when a root sum or product has more operands than its pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeftoverOperands {
     pub call: CallId,
@@ -176,7 +176,7 @@ impl Matcher<'_> {
         self.typed(p, class, st, &mut |st| self.kind(p, class, st, next))
     }
 
-    /// Ends the search once its effort is spent.
+    /// Stops the search once its budget is spent.
     fn continue_within_budget(&self) -> ControlFlow<()> {
         match self.effort.is_spent() {
             true => ControlFlow::Break(()),
@@ -184,8 +184,8 @@ impl Matcher<'_> {
         }
     }
 
-    /// False if a class lacks an operator that the pattern asks for: told without binding anything. Nothing matches
-    /// once the effort is spent.
+    /// False if a class lacks an operator of the pattern; a filter that binds nothing. Nothing matches once the
+    /// budget is spent.
     fn may_match(&self, p: PatId, class: Id) -> bool {
         self.effort.step();
         if self.effort.is_spent() {

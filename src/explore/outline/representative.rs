@@ -9,7 +9,7 @@ use crate::PerCopyConstants;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// Which of the copies that are kept.
+/// One of the copies that a representative program keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeptCopy {
     /// The first copy of the block.
@@ -31,7 +31,7 @@ impl KeptCopy {
     }
 }
 
-/// A program with four copies of the block in place of all, and where their values are.
+/// A program with four copies of the block in place of all, and the map of their values.
 pub struct RepresentativeProgram {
     /// The program. Its first inputs are those of the whole one.
     pub program: Program,

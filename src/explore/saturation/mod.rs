@@ -68,14 +68,14 @@ impl std::fmt::Display for Stop {
     }
 }
 
-/// What one law did.
+/// Statistics of one law.
 #[derive(Clone, Debug, Default)]
 pub struct LawProfile {
     /// Rounds in which it was searched.
     pub searches: usize,
     /// Matches found, those of earlier rounds again included.
     pub matches: usize,
-    /// Matches that made something new known.
+    /// Matches that added an equation.
     pub applications: usize,
     /// Refused matches by clause.
     pub refusals: BTreeMap<String, usize>,
@@ -150,7 +150,7 @@ pub struct Saturation {
     pub stop: Stop,
     /// Nodes after each round.
     pub sizes: Vec<usize>,
-    /// Classes that pay only together: the slices that each family was turned into.
+    /// Classes that are profitable only together: the slices that replace each family.
     pub bundles: Vec<Vec<Id>>,
 }
 

@@ -4,7 +4,7 @@ use super::{ArchitectureReading, Fault, Operand};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Name, TypePart};
 use mlc_dsl::ir::{Attr, Extent, Value};
-use mlc_dsl::onnx::Question;
+use mlc_dsl::onnx::NodeQuery;
 use mlc_dsl::shown;
 
 impl ArchitectureReading<'_> {
@@ -24,7 +24,7 @@ impl ArchitectureReading<'_> {
                 parts.collect::<Result<_, _>>().map(Operand::Tuple)
             }
             ExprKind::Apply(call) => self.call(call, e),
-            ExprKind::Ask(Question::Present, args) => self.present(args, e),
+            ExprKind::Ask(NodeQuery::Present, args) => self.present(args, e),
             ExprKind::Type(part, n) => {
                 let named = Expr { kind: ExprKind::Name(n.clone()), span: e.span };
                 self.type_part(*part, &named)

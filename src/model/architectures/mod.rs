@@ -61,7 +61,7 @@ pub(crate) fn program(
         Fault::File(e) => Error::from(e),
         Fault::Setting(e) => e,
         Fault::Text { span, message, help } => {
-            let source = &library.sources[item.source.0 as usize];
+            let source = &library.sources[item.source.file as usize];
             let message = format!("{}: {message}", file.path.display());
             let diag = Diag::error(Code("V013"), message, span).help(help);
             Error::in_text(&diag, &source.name, &source.text)
@@ -173,7 +173,7 @@ impl<'a> ArchitectureReading<'a> {
                 Err(Fault::Setting(
                     Error::new(ErrorKind::Setting, message)
                         .at(place)
-                        .or_help(names::meant(name, known, &all)),
+                        .or_help(names::did_you_mean(name, known, &all)),
                 ))
             }
         }
@@ -251,7 +251,7 @@ impl<'a> ArchitectureReading<'a> {
     fn finish(self) -> Result<Program, Fault> {
         let (item, library) = (self.item, self.library);
         let text =
-            |message: String, help: String| Fault::Text { span: item.source.1, message, help };
+            |message: String, help: String| Fault::Text { span: item.source.span, message, help };
         let mut names: Vec<&str> = self.outputs.iter().map(|(n, _)| n.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {

@@ -71,7 +71,8 @@ impl ArchitectureReading<'_> {
         self.file.tensors.get(name).ok_or_else(|| {
             let reason = format!("it is missing: the architecture `{}` needs it", self.item.name);
             let known: Vec<&str> = self.file.tensors.keys().map(String::as_str).collect();
-            let help = names::meant(name, known, "convert the model again, or another model");
+            let help =
+                names::did_you_mean(name, known, "convert the model again, or another model");
             let e = WeightsError::of_tensor(&self.file.path, name, reason);
             e.help(help.unwrap_or_default()).into()
         })

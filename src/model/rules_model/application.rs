@@ -55,8 +55,11 @@ fn find<'a>(library: &'a Library, name: &str) -> Result<(CallId, &'a Callable), 
     let found = library.find(name).map(|id| (id, library.call(id)));
     found.ok_or_else(|| {
         let known: Vec<&str> = library.calls.iter().map(|c| &*c.name).collect();
-        let help =
-            names::meant(name, &known, "`mlc-rewrite list layers` names those that there are");
+        let help = names::did_you_mean(
+            name,
+            &known,
+            "`mlc-rewrite list layers` names those that there are",
+        );
         let message = format!("there is no layer `{}`", shown(name));
         Error::new(ErrorKind::Setting, message).at(format!("layer `{}`", shown(name))).or_help(help)
     })

@@ -67,7 +67,7 @@ pub fn program_at(
                 format!("`{}` is no model: input `{}`: {reason}", shown(name), shown(&i.name));
             let help = "a model names each axis of its inputs, or gives its extent: `x: f32[batch, 8]`; or \
                         give its shape";
-            drawn(library, c, Diag::error(Code("V011"), message, c.source.1).help(help))
+            drawn(library, c, Diag::error(Code("V011"), message, c.source.span).help(help))
         };
         let dims = i.ty.dims.as_ref();
         let dims = dims.ok_or_else(|| no_model("its axes are not declared".into()))?;
@@ -138,7 +138,7 @@ fn segments(dims: &[Dim]) -> usize {
 
 /// Why a definition has no program, with its place.
 fn placed(library: &Library, c: &Callable, e: &BuildError) -> Error {
-    let span = e.span().unwrap_or(c.source.1);
+    let span = e.span().unwrap_or(c.source.span);
     let mut message = e.to_string();
     if e.span().is_none() {
         message = format!("`{}` has no program: {message}", c.name);
@@ -148,7 +148,7 @@ fn placed(library: &Library, c: &Callable, e: &BuildError) -> Error {
 
 /// A mistake in the text that declares `c`, as an error.
 fn drawn(library: &Library, c: &Callable, diag: Diag) -> Error {
-    let source = &library.sources[c.source.0 as usize];
+    let source = &library.sources[c.source.file as usize];
     Error::in_text(&diag, &source.name, &source.text)
 }
 
@@ -192,7 +192,7 @@ fn extent(d: &Dim) -> Result<Extent, String> {
 
 /// The name of the last `def` of a source text of the library.
 pub fn last_definition(library: &Library, source: u32) -> Option<String> {
-    let own = library.calls.iter().filter(|c| c.source.0 == source);
+    let own = library.calls.iter().filter(|c| c.source.file == source);
     let defs = own.filter(|c| matches!(c.kind, CallKind::Def(_)));
-    defs.max_by_key(|c| c.source.1.start).map(|c| c.name.to_string())
+    defs.max_by_key(|c| c.source.span.start).map(|c| c.name.to_string())
 }

@@ -5,7 +5,7 @@
 //! pointwise operators holds nothing together: runtimes join such nodes by themselves, so each stands for itself.
 
 use mlc_dsl::ir::build::BuildError;
-use mlc_dsl::ir::unfold::{Rest, once_by};
+use mlc_dsl::ir::unfold::{Rebuild, unfold_once_mapped};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::plan::Kernel;
@@ -57,7 +57,8 @@ impl PlannedProgram {
         library: &Library,
         opens: &dyn Fn(NodeId, CallId) -> bool,
     ) -> Result<PlannedProgram, (NodeId, BuildError)> {
-        let (program, became) = once_by(&self.program, library, Rest::Canonical, opens)?;
+        let (program, became) =
+            unfold_once_mapped(&self.program, library, Rebuild::Canonical, opens)?;
         let mut kernels = self.moved(program.nodes.len(), became.iter().map(Vec::as_slice));
         // A view of a body may be that of another kernel's body, too.
         for (i, own) in kernels.iter_mut().enumerate() {

@@ -8,8 +8,8 @@ use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
 use mlc_dsl::library::{CallId, Name, OpClass};
-use mlc_dsl::onnx::{Kind, ParamKind, Question};
-use mlc_dsl::pattern::{PatId, PatKind, Printed, Root};
+use mlc_dsl::onnx::{Kind, NodeQuery, ParamKind};
+use mlc_dsl::pattern::{ExportPattern, PatId, PatKind, Root};
 use std::collections::{HashMap, HashSet};
 
 /// More ways than this to match one pattern are not looked at.
@@ -61,12 +61,12 @@ pub(crate) fn find<'p>(
         start.env.bind_attr(name, value.clone());
     }
     let v = Value { node, output: 0 };
-    let scan_directions = match &rule.form.root {
+    let ways = match &rule.form.root {
         Root::Term(_, p) => matches(graph, rule.form, *p, v, start),
         Root::Chain(call, attrs, list) => chain(graph, *call, list, attrs, v, start),
         Root::Parts(call, names) => parts(graph, *call, names, v, start).into_iter().collect(),
     };
-    scan_directions.into_iter().find_map(|w| complete(graph, rule, node, w))
+    ways.into_iter().find_map(|w| complete(graph, rule, node, w))
 }
 
 /// Checks everything that needs all names.
@@ -177,17 +177,17 @@ pub(crate) fn settle(e: &Expr, found: &FormMatch<'_>) -> Expr {
         ExprKind::Ask(question, args) => {
             let name = args.first().and_then(Expr::as_name);
             let kind = match question {
-                Question::Present => ExprKind::Bool(name.is_some_and(|n| found.has(n))),
-                Question::Constant => {
+                NodeQuery::Present => ExprKind::Bool(name.is_some_and(|n| found.has(n))),
+                NodeQuery::Constant => {
                     ExprKind::Bool(name.is_some_and(|n| found.constants.contains(n)))
                 }
-                Question::Nonzero => {
+                NodeQuery::Nonzero => {
                     let asked = args.first().and_then(|e| eval(&settle(e, found), &found.env).ok());
                     let holds = |e: &Extent| found.positive.is_some_and(|p| p.holds(e));
                     let all = asked.as_ref().and_then(Attr::as_entries);
                     ExprKind::Bool(all.is_some_and(|all| all.iter().all(holds)))
                 }
-                Question::Count => {
+                NodeQuery::Count => {
                     let list = name.and_then(|n| found.lists.get(n));
                     ExprKind::Int(list.map_or(0, Vec::len) as i64)
                 }
@@ -202,7 +202,7 @@ pub(crate) fn settle(e: &Expr, found: &FormMatch<'_>) -> Expr {
 /// All ways in which a part of a term matches the value, as continuations of `found`.
 fn matches<'p>(
     graph: &Graph<'_>,
-    form: &'p Printed,
+    form: &'p ExportPattern,
     p: PatId,
     v: Value,
     mut found: FormMatch<'p>,
@@ -220,7 +220,7 @@ fn matches<'p>(
         PatKind::Scalar(e) => {
             graph.number(v).map_or(vec![], |x| number(e, x, graph.ty(v).dtype, found))
         }
-        PatKind::Apply(call, attrs, args) => apply(graph, form, (*call, attrs, args), v, found),
+        PatKind::Apply(call, attrs, args) => apply(graph, form, *call, attrs, args, v, found),
         // Terms stand as they are written: the patterns of laws alone have these.
         PatKind::Broadcast(..) | PatKind::Flat(..) | PatKind::Output(..) | PatKind::Table(_) => {
             vec![]
@@ -242,8 +242,9 @@ fn number<'p>(e: &'p Expr, x: f64, dtype: DType, mut found: FormMatch<'p>) -> Ve
 /// whose elements all are this number, while NumPy's broadcasting shapes those of pointwise operators.
 fn operand<'p>(
     graph: &Graph<'_>,
-    form: &'p Printed,
-    (call, p): (CallId, PatId),
+    form: &'p ExportPattern,
+    call: CallId,
+    p: PatId,
     v: Value,
     found: FormMatch<'p>,
 ) -> Vec<FormMatch<'p>> {
@@ -257,8 +258,10 @@ fn operand<'p>(
 
 fn apply<'p>(
     graph: &Graph<'_>,
-    form: &'p Printed,
-    (call, attrs, args): (CallId, &'p [Option<Expr>], &'p [PatId]),
+    form: &'p ExportPattern,
+    call: CallId,
+    attrs: &'p [Option<Expr>],
+    args: &'p [PatId],
     v: Value,
     mut found: FormMatch<'p>,
 ) -> Vec<FormMatch<'p>> {
@@ -276,21 +279,21 @@ fn apply<'p>(
     }
     found.covered.push(v.node);
     let ordered = |order: &[usize]| {
-        let mut scan_directions = vec![found.clone()];
+        let mut ways = vec![found.clone()];
         for (&p, &i) in args.iter().zip(order) {
-            let next = |w| operand(graph, form, (call, p), node.args[i], w);
-            scan_directions = scan_directions.into_iter().flat_map(next).collect();
-            scan_directions.truncate(MAX_WAYS);
+            let next = |w| operand(graph, form, call, p, node.args[i], w);
+            ways = ways.into_iter().flat_map(next).collect();
+            ways.truncate(MAX_WAYS);
         }
-        scan_directions
+        ways
     };
     let order: Vec<usize> = (0..args.len()).collect();
-    let mut scan_directions = ordered(&order);
+    let mut ways = ordered(&order);
     if graph.library.call(call).commutative && args.len() == 2 && node.args[0] != node.args[1] {
-        scan_directions.extend(ordered(&[1, 0]));
-        scan_directions.truncate(MAX_WAYS);
+        ways.extend(ordered(&[1, 0]));
+        ways.truncate(MAX_WAYS);
     }
-    scan_directions
+    ways
 }
 
 /// Binds plain names to attributes and puts all else off.

@@ -3,7 +3,7 @@
 use crate::import::items::valid_at;
 use mlc_dsl::library::{CallId, CallKind, Library, OnnxItem};
 use mlc_dsl::onnx::Print;
-use mlc_dsl::pattern::{Printed, printed};
+use mlc_dsl::pattern::{ExportPattern, export_patterns};
 use std::collections::{BTreeMap, HashMap};
 
 /// The domain of classical machine learning.
@@ -17,7 +17,7 @@ pub(crate) struct Rule<'a> {
     /// The clause; `None` for an alternative read backwards.
     pub print: Option<&'a Print>,
     /// The core term.
-    pub form: &'a Printed,
+    pub form: &'a ExportPattern,
 }
 
 /// The patterns by the operator at their root, largest first.
@@ -35,7 +35,7 @@ impl<'a> Rules<'a> {
             *since = item.decl.since.max(*since);
         }
         let mut by_root: HashMap<CallId, Vec<Rule>> = HashMap::new();
-        for form in printed(library) {
+        for form in export_patterns(library) {
             let item = &library.onnx[form.item];
             let since = newest.get(&(item.decl.domain.as_str(), &*item.name));
             // What files keep as it is, nobody writes by chance: a sum of three is no `BiasAdd`, for which few runtimes have code.

@@ -12,7 +12,7 @@ use mlc_dsl::eval::{Env, EvalError, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, TypePart, UnaryOp};
 use mlc_dsl::ir::{Attr, Extent, Value};
 use mlc_dsl::library::{Name, OnnxItem};
-use mlc_dsl::onnx::{Callee, Question};
+use mlc_dsl::onnx::{Callee, NodeQuery};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -286,13 +286,13 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
         Expr { kind: ExprKind::Name(name), span: at.span }
     }
 
-    fn question(&mut self, asked: Question, args: &[Expr]) -> Result<Attr, String> {
+    fn question(&mut self, asked: NodeQuery, args: &[Expr]) -> Result<Attr, String> {
         let arg = args.first();
         let input = arg.and_then(Expr::as_name).and_then(|n| self.inputs.get(n).cloned());
         let wrong = || format!("`{asked}` takes an input");
         Ok(match (asked, arg) {
-            (Question::Results, None) => Attr::Int(Extent::from(self.node.outputs.len())),
-            (Question::Wanted, Some(i)) => {
+            (NodeQuery::Results, None) => Attr::Int(Extent::from(self.node.outputs.len())),
+            (NodeQuery::Wanted, Some(i)) => {
                 let i = self
                     .attr(i)?
                     .as_i64()
@@ -300,39 +300,39 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                     .ok_or_else(wrong)?;
                 Attr::Bool(self.node.outputs.get(i).is_some_and(|o| !o.is_empty()))
             }
-            (Question::Present, Some(e)) => Attr::Bool(match (&input, &e.kind) {
+            (NodeQuery::Present, Some(e)) => Attr::Bool(match (&input, &e.kind) {
                 (Some(BoundInput::Absent | BoundInput::Unset), _) => false,
                 (Some(BoundInput::One(_) | BoundInput::Many(_)), _) => true,
                 (None, ExprKind::Name(n)) => self.env.attr(n).is_some(),
                 (None, _) => return Err(wrong()),
             }),
-            (Question::Count, Some(_)) => match input {
+            (NodeQuery::Count, Some(_)) => match input {
                 Some(BoundInput::Many(v)) => Attr::Int(Extent::from(v.len())),
                 _ => return Err(wrong()),
             },
-            (Question::Known, Some(e)) => match input {
+            (NodeQuery::Known, Some(e)) => match input {
                 Some(BoundInput::Absent | BoundInput::Unset) => Attr::Bool(false),
                 _ => {
                     let v = self.tensor(e)?;
                     Attr::Bool(self.draft.known_or_asked(v).is_some_and(|k| k.is_exact()))
                 }
             },
-            (Question::Constant, Some(e)) => {
+            (NodeQuery::Constant, Some(e)) => {
                 let v = self.tensor(e)?;
                 Attr::Bool(self.draft.is_const(v))
             }
-            (Question::Nonzero, Some(e)) => {
+            (NodeQuery::Nonzero, Some(e)) => {
                 let a = self.attr(e)?;
                 let extents = a.as_entries().ok_or_else(wrong)?;
                 extents.iter().for_each(|e| self.draft.positive.add(e));
                 Attr::Bool(!extents.iter().any(|e| e.is(0)))
             }
-            (Question::Number, Some(e)) => {
+            (NodeQuery::Number, Some(e)) => {
                 let v = self.tensor(e)?;
                 let n = bind::number(self.draft, v);
                 Attr::float(n.ok_or("a number that it needs is not known before the model runs")?)
             }
-            (Question::Elements, Some(e)) => {
+            (NodeQuery::Elements, Some(e)) => {
                 let v = self.tensor(e)?;
                 let v = bind::integers(self.draft, v);
                 Attr::Ints(v.ok_or("integers that it needs are not known before the model runs")?)

@@ -30,7 +30,7 @@ pub(super) struct Sample {
     pub round: ElementStyle,
 }
 
-/// What a sample shows.
+/// The outcome of one sample.
 #[derive(Clone, Debug)]
 pub(super) enum SampleOutcome {
     /// The left side itself has no value, e.g. an index is out of range.
@@ -43,7 +43,7 @@ pub(super) enum SampleOutcome {
     Differ(Box<Mismatch>),
 }
 
-/// How far each side strays from the truth in the working type, relative to the largest element.
+/// Error of each side in the working type, relative to the largest element.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SampleError {
     pub dtype: DType,

@@ -1,4 +1,4 @@
-//! Breaks each condition of a law alone: one without which the law still holds is idle, and the law should not ask for it.
+//! Finds redundant conditions: each is violated in isolation; if the law still holds, the condition is idle.
 
 use crate::compare::{SampleOutcome, has_pole as has_pole_at};
 use crate::law::facts::Conjunct;
@@ -29,7 +29,7 @@ const ENOUGH: usize = 64;
 /// Work that is done to break all conditions of a law, in draws of attributes.
 const WORK: usize = 40_000;
 
-/// What breaking one condition alone shows.
+/// The outcome of violating one condition in isolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BreakOutcome {
     /// The sides differ.

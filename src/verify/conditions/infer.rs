@@ -145,7 +145,7 @@ fn guarded(facts: &LawFacts, guards: &[Expr], options: &CheckOptions) -> Option<
     None
 }
 
-/// What a whole check of a law says.
+/// The result of checking a law again with a proposed condition.
 enum Recheck {
     /// So many samples agree.
     Holds(usize),
@@ -206,7 +206,7 @@ fn bits(each: impl Iterator<Item = bool>) -> Samples {
     each.enumerate().fold(0, |all, (i, is)| all | Samples::from(is) << i)
 }
 
-/// What samples of the law under a condition say.
+/// The result of sampling a law under a proposed condition.
 enum Confirmation {
     /// Many agree, and none differs.
     Passing,

@@ -31,7 +31,7 @@ const NUMBERS: i64 = 7;
 /// Symbols and what they stood for in the draft.
 type SymbolValues = Vec<(String, i64)>;
 
-/// What decides whether a draft without symbols has an instance, and of which types: element types only where the law asks for them.
+/// Key of a draft without symbols: everything that decides its instance; element types only where the law asks for them.
 #[derive(PartialEq, Eq, Hash)]
 struct DraftKey {
     axes: Vec<(Name, Vec<i64>)>,
@@ -49,7 +49,7 @@ impl DraftKey {
     }
 }
 
-/// Where a law fires that does not hold.
+/// A sample with open extents on which a law fires but does not hold.
 pub(crate) struct OpenExtentsRefutation {
     pub sample: Sample,
     pub mismatch: Mismatch,

@@ -425,7 +425,7 @@ impl Reported {
 
 /// `lines` has the ends of each source's lines.
 fn reported(library: &Library, lines: &[Vec<usize>], law: &Law, verdict: Verdict) -> Reported {
-    let (number, start) = (law.source.0 as usize, law.source.1.start as usize);
+    let (number, start) = (law.source.file as usize, law.source.span.start as usize);
     let source = library.sources.get(number);
     let text = source.map(|s| s.text.clone()).unwrap_or_else(|| "".into());
     let before = lines.get(number).map_or(0, |ends| ends.partition_point(|end| *end < start));
@@ -489,7 +489,7 @@ fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
             ("V003", Severity::Warning, message, Some(verdict.warnings.join("\n")))
         }
     };
-    let mut d = Diag::error(Code(code), message, law.source.1);
+    let mut d = Diag::error(Code(code), message, law.source.span);
     d.severity = severity;
     d.help = help;
     Some(d)

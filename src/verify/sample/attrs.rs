@@ -26,7 +26,7 @@ pub(crate) struct OpenApplication<'a> {
     pub choices: AttrChoices<'a>,
     /// How extents are chosen.
     pub style: ExtentStyle,
-    /// Of several choices that fit, the one that tells most is taken.
+    /// Of several choices that fit, the most discriminating one is taken.
     pub telling: bool,
     /// The law's conditions, and whether each is to hold.
     pub conditions: Vec<(&'a Expr, bool)>,
@@ -39,10 +39,10 @@ pub(crate) struct OpenApplication<'a> {
 /// Draws of a value until the conditions that are decided by then hold as wanted.
 pub(crate) const TRIES: usize = 40;
 
-/// Choices that fit, of which the one that tells most is taken.
+/// Choices that fit, of which the most discriminating one is taken.
 const CHOICES: usize = 8;
 
-/// What so many draws after each other are refused for is not met by luck.
+/// Length of a streak after which more draws are pointless.
 const ALIKE: usize = 12;
 
 /// No shape that is drawn has more axes.
@@ -60,7 +60,7 @@ enum DrawRefusal {
     Condition(usize),
 }
 
-/// What the last draws were refused for, all alike.
+/// A streak of draws refused for the same reason.
 #[derive(Default)]
 struct RepeatedRefusals {
     last: Option<DrawRefusal>,
@@ -68,7 +68,7 @@ struct RepeatedRefusals {
 }
 
 impl RepeatedRefusals {
-    /// Counts a draw; how many it is alike with, itself included.
+    /// Counts a draw; the length of its streak.
     fn note(&mut self, refused: DrawRefusal) -> usize {
         let refused = Some(refused);
         self.draws = if refused == self.last { self.draws + 1 } else { 1 };

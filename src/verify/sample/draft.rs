@@ -25,7 +25,7 @@ pub(crate) struct SampleDraft {
     pub stray: RangePolicy,
     /// How extents are chosen.
     pub style: ExtentStyle,
-    /// Attributes are chosen to tell as much as they can.
+    /// Attributes are chosen to be as discriminating as possible.
     pub telling: bool,
     /// Where integers in lists are drawn.
     pub end: RangeEnd,
@@ -33,8 +33,8 @@ pub(crate) struct SampleDraft {
     pub open: Vec<(Name, Vec<Extent>)>,
 }
 
-/// Whether attributes keep their declared ranges and elements their domains. Both advise samples;
-/// conditions alone make truth, so a law must hold beyond them too.
+/// Whether attributes keep their declared ranges and elements their domains. Both are hints for sampling;
+/// only conditions restrict a law, so it must hold outside of them, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangePolicy {
     /// They do.
@@ -45,7 +45,7 @@ pub(crate) enum RangePolicy {
     Any(usize),
 }
 
-/// At which end of their ranges integers in lists are drawn.
+/// Bias of integers in lists towards an end of their range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeEnd {
     /// Anywhere.

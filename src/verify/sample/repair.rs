@@ -11,7 +11,7 @@ use mlc_dsl::library::{Dim, Name};
 use mlc_dsl::random::Random;
 use std::cell::Cell;
 
-/// One change that may make a draft fit.
+/// One change that may repair a draft.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Repair {
     /// An axis gets this extent.
@@ -116,7 +116,7 @@ fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
     (a > 0 && b > 0).then(|| a / common_divisor(a, b) * b)
 }
 
-/// What the names of a condition stand for among a law's names.
+/// Maps the names of a condition to the law's names.
 pub(crate) trait NameMap {
     /// The law's axis behind a name.
     fn axis(&self, name: &str) -> Option<Name>;

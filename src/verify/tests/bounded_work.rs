@@ -25,7 +25,7 @@ fn library(text: &str) -> (Library, u32) {
 /// The verdicts of the text's laws.
 fn verdicts(text: &str) -> Vec<(String, Verdict)> {
     let (library, own) = library(text);
-    let laws = library.laws.iter().filter(|l| l.source.0 == own);
+    let laws = library.laws.iter().filter(|l| l.source.file == own);
     laws.map(|l| (l.name.to_string(), check_law(&library, l, &CheckOptions::default()))).collect()
 }
 

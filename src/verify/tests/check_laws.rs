@@ -47,7 +47,7 @@ fn check(folders: &[&str], text: &str, expected: &str) {
     let library = library(folders, text);
     let own = library.sources.len() as u32 - 1;
     let options = CheckOptions::default();
-    let own: Vec<_> = library.laws.iter().filter(|l| l.source.0 == own).collect();
+    let own: Vec<_> = library.laws.iter().filter(|l| l.source.file == own).collect();
     let mut wrong = Vec::new();
     for law in own {
         let verdict = check_law(&library, law, &options);
@@ -264,7 +264,7 @@ fn what_every_optimiser_does_is_admitted() {
 fn holds(text: &str, least: usize) {
     let library = layered(text);
     let own = library.sources.len() as u32 - 1;
-    let laws: Vec<_> = library.laws.iter().filter(|l| l.source.0 == own).collect();
+    let laws: Vec<_> = library.laws.iter().filter(|l| l.source.file == own).collect();
     assert!(laws.len() >= least, "{} laws", laws.len());
     let mut wrong = Vec::new();
     for law in laws {

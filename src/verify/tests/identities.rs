@@ -32,7 +32,7 @@ fn library(text: &str) -> Library {
 
 fn own(library: &Library) -> Vec<&Law> {
     let last = library.sources.len() as u32 - 1;
-    library.laws.iter().filter(|l| l.source.0 == last).collect()
+    library.laws.iter().filter(|l| l.source.file == last).collect()
 }
 
 /// The rules of a text: its name, its text, and whether it must be refused.

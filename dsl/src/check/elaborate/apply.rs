@@ -46,7 +46,7 @@ impl Elaborator<'_> {
         for (name, value) in named {
             let Some(i) = callee.attrs.iter().position(|a| *a.name == *name.text) else {
                 let names = callee.attrs.iter().map(|a| &*a.name);
-                let help = super::super::suggest(&name.text, names)
+                let help = crate::check::report::suggest(&name.text, names)
                     .unwrap_or_else(|| super::super::signature_help(callee));
                 let message = format!("`{}` has no attribute `{}`", callee.name, name.text);
                 return self.fail("R005", name.span, message, &help);
@@ -123,7 +123,7 @@ impl Elaborator<'_> {
         message: String,
         help: &str,
     ) -> Option<T> {
-        self.diags.push(super::super::error(code, span, message, help));
+        self.diags.push(crate::check::report::error(code, span, message, help));
         None
     }
 
@@ -251,7 +251,7 @@ impl Elaborator<'_> {
                     _ => "truth values are written `true` and `false`".to_string(),
                 };
                 let message = format!("`{n}` is no value");
-                self.diags.push(super::super::error("R002", e.span, message, &help));
+                self.diags.push(crate::check::report::error("R002", e.span, message, &help));
                 return None;
             }
             if !known && self.declare_attrs {
@@ -300,7 +300,7 @@ impl Elaborator<'_> {
                 "R002" => (format!("`{n}` is not a variable"), self.near_variable(n)),
                 _ => (format!("axis `{n}` is unknown here"), self.near_axis(n)),
             };
-            self.diags.push(super::super::error(code, *span, message, &help));
+            self.diags.push(crate::check::report::error(code, *span, message, &help));
         }
         bad.is_empty().then_some(())
     }
@@ -324,7 +324,7 @@ impl Elaborator<'_> {
     fn near_variable(&self, n: &str) -> String {
         let vars = self.vars.iter().map(|v| &*v.name);
         let names = vars.chain(self.attrs.iter().map(|a| &*a.name));
-        super::super::suggest(n, names)
+        crate::check::report::suggest(n, names)
             .unwrap_or_else(|| format!("declare it, e.g. `{n}: int`, or name it with `where`"))
     }
 
@@ -338,7 +338,7 @@ impl Elaborator<'_> {
             .collect();
         names.sort_unstable();
         names.dedup();
-        match (super::super::suggest(n, names.iter().copied()), names.is_empty()) {
+        match (crate::check::report::suggest(n, names.iter().copied()), names.is_empty()) {
             (Some(near), _) => near,
             (None, true) => "no tensor here has named axes".into(),
             (None, false) => format!("the axes here are {}", names.join(", ")),

@@ -76,7 +76,7 @@ impl<'a> Elaborator<'a> {
         message: String,
         help: &str,
     ) -> Option<T> {
-        self.diags.push(super::error(code, span, message, help));
+        self.diags.push(crate::check::report::error(code, span, message, help));
         None
     }
 
@@ -203,7 +203,7 @@ impl<'a> Elaborator<'a> {
             return self.error("R002", e.span, format!("`{n}` is an axis, not a variable"), &help);
         }
         let names = self.vars.iter().map(|v| &*v.name).chain(self.attrs.iter().map(|a| &*a.name));
-        let help = super::suggest(n, names).unwrap_or_else(|| {
+        let help = crate::check::report::suggest(n, names).unwrap_or_else(|| {
             format!("declare it, e.g. `{n}: F[..s]` for a tensor or `{n}: float` for a number")
         });
         self.error("R002", e.span, message, &help)
@@ -303,7 +303,7 @@ impl<'a> Elaborator<'a> {
         }
         let Some(id) = self.library.find(&callee.text) else {
             let names = self.library.calls.iter().map(|c| &*c.name);
-            let help = super::suggest(&callee.text, names)
+            let help = crate::check::report::suggest(&callee.text, names)
                 .unwrap_or_else(|| "declare it with `op`, `def` or `extern`".into());
             let message = format!("`{}` is not an operator", callee.text);
             return self.error("R003", callee.span, message, &help);
@@ -520,7 +520,7 @@ impl<'a> Elaborator<'a> {
         span: Span,
     ) -> TermId {
         let Some(call) = self.library.find(name) else {
-            self.diags.push(super::error(
+            self.diags.push(crate::check::report::error(
                 "R003",
                 span,
                 format!("the operator `{name}` that this notation needs is not declared"),

@@ -56,7 +56,7 @@ pub(crate) fn result_dims(
             None => vec![Dim::Seg(elaborator.fresh.name(&callee.name, "shape", from.clone()))],
         };
     }
-    let span = terms.first().map_or(callee.source.1, |t| elaborator.terms.get(*t).span);
+    let span = terms.first().map_or(callee.source.span, |t| elaborator.terms.get(*t).span);
     let symbols = Symbols::of(callee, bound, attrs, elaborator);
     let mut out = Vec::new();
     for (i, d) in pattern.iter().enumerate() {

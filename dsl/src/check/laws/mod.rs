@@ -6,8 +6,9 @@ pub(crate) mod schema;
 use super::elaborate::dims::{bears_no_name, find, is_computed};
 use super::elaborate::{ElaboratedOperand, Elaborator};
 use super::resolve::Scope;
-use super::{error, name, signature};
-use crate::diagnostics::span::Span;
+use super::signature;
+use crate::check::report::{error, name};
+use crate::diagnostics::span::{SourceSpan, Span};
 use crate::diagnostics::{Diag, Severity};
 use crate::expr::{AttrKind, Expr, ExprKind};
 use crate::library::{
@@ -216,7 +217,7 @@ pub fn of_definition(library: &Library, id: CallId, hints: &[Expr]) -> Vec<Law> 
     let c = library.call(id);
     let CallKind::Def(body) = &c.kind else { return vec![] };
     let mut terms = body.terms.clone();
-    let span = c.source.1;
+    let span = c.source.span;
     let e = Elaborator::new(library, &c.inputs, &c.attrs);
     let mut e = Elaborator { terms: std::mem::take(&mut terms), ..e };
     let args: Vec<TermId> = (0..c.inputs.len()).map(|i| e.var(i, span)).collect();
@@ -283,10 +284,10 @@ pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
     let attr = |a: &AttrParam| ExprKind::Name(a.name.clone());
     let mut terms = body.terms.clone();
     // Every parameter is wanted on the right.
-    let attrs = c.attrs.iter().map(|a| Some(Expr { kind: attr(a), span: c.source.1 })).collect();
+    let attrs = c.attrs.iter().map(|a| Some(Expr { kind: attr(a), span: c.source.span })).collect();
     let dtype = c.outputs[0].1.dtype.clone();
     let kind = TermKind::Apply(id, attrs);
-    terms.push(Term { kind, args: vec![], dims: None, dtype, span: c.source.1 });
+    terms.push(Term { kind, args: vec![], dims: None, dtype, span: c.source.span });
     unbound(&Law {
         name: c.name.clone(),
         doc: vec![],
@@ -384,7 +385,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         error: class,
         tests,
         schema: None,
-        source: (source, item.span),
+        source: SourceSpan::new(source, item.span),
     };
     let mut laws = vec![law];
     if rule.both_ways {

@@ -1,8 +1,8 @@
 //! Conditions of a schema about operators, decided when it is instantiated.
 
-use super::super::error;
 use super::super::meaning::operator_properties;
 use super::schema::Writer;
+use crate::check::report::error;
 use crate::diagnostics::Diag;
 use crate::library::{CallId, CallKind};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Rule, UnaryOp};
@@ -67,7 +67,8 @@ impl Writer<'_, '_> {
         }
         self.library.find(n).ok_or_else(|| {
             let names = self.library.calls.iter().map(|c| &*c.name);
-            let help = super::super::suggest(n, names).unwrap_or_else(|| "name an operator".into());
+            let help = crate::check::report::suggest(n, names)
+                .unwrap_or_else(|| "name an operator".into());
             error("R003", e.span, format!("`{n}` is not an operator"), &help)
         })
     }

@@ -3,8 +3,8 @@
 //! Works on syntax trees, before anything is elaborated, so that everything later sees ordinary laws.
 
 use super::super::meaning::operator_properties;
-use super::super::{error, name};
 use super::operator_conditions::{choice, reads_meaning};
+use crate::check::report::{error, name};
 use crate::diagnostics::Diag;
 use crate::library::{CallId, Callable, DTypePattern, Library, Schema};
 use crate::syntax::ast::{

@@ -7,7 +7,7 @@ pub mod operator_properties;
 pub(crate) mod recurrence;
 mod values;
 
-use super::{error, suggest};
+use crate::check::report::{error, suggest};
 use crate::diagnostics::span::{Ident, Span};
 use crate::diagnostics::{Diag, Severity};
 use crate::expr::{self, AttrKind};
@@ -462,7 +462,7 @@ impl MeaningChecker<'_> {
         if !idle.is_empty() {
             let message = format!("`{}` does not use its parameter {}", c.name, idle.join(", "));
             let mut d =
-                error("R024", c.source.1, message, "use it in the meaning, or leave it out");
+                error("R024", c.source.span, message, "use it in the meaning, or leave it out");
             d.severity = Severity::Warning;
             self.diags.push(d);
         }

@@ -1,6 +1,6 @@
 //! Recurrences: equations that read the operator's own results at earlier steps of one axis.
 
-use super::super::error;
+use crate::check::report::error;
 use crate::diagnostics::Diag;
 use crate::diagnostics::span::Span;
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind, Meaning, Read};

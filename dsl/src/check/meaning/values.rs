@@ -1,7 +1,7 @@
 //! Kinds of values in a meaning: which can be combined, and the kinds that functions and reductions yield.
 
-use super::super::suggest;
 use super::MeaningChecker;
+use crate::check::report::suggest;
 use crate::diagnostics::Severity;
 use crate::diagnostics::span::{Ident, Span};
 use crate::eval::functions::Function;

@@ -1,7 +1,7 @@
-//! The memory of a plan at some extents, found from what it is at others: only kernels that mention what differs, and what reads them, are
-//! planned again. What it yields is what planning all of them would; where it cannot tell, it yields nothing.
+//! Incremental memory planning: from the memory at some extents to that at others, by replanning only the kernels that mention a changed
+//! symbol, and their readers. The result equals a full plan; where that is not certain there is none.
 
-use super::memory::{Binding, Buffers, Home, Memory, MemoryPlanner, PlannedBuffer, StoredAt};
+use super::memory::{Binding, Buffers, Home, Memory, MemoryPlanner, PlannedBuffer, Storage};
 use super::{Kernel, Plan, Readers, Worklist};
 use crate::ir::Value;
 use crate::library::Library;
@@ -38,7 +38,8 @@ impl MemoryAt {
         plan: &Plan,
         library: &Library,
         symbol: Binding<'_>,
-        (mentioning, readers): (&[usize], &Readers),
+        mentioning: &[usize],
+        readers: &Readers,
     ) -> Option<Memory> {
         let Buffers { rooms, spines, lies, .. } = &self.buffers;
         let program = &plan.program;
@@ -49,14 +50,14 @@ impl MemoryAt {
         p.out.once.resize(plan.kernels.len(), false);
         let appending = self.memory.appends.iter().map(|(k, _)| *k);
         let first = mentioning.iter().copied().chain(appending);
-        let mut again = Again { planner: p, work: Worklist::new(readers, first) };
+        let mut again = Replanner { planner: p, work: Worklist::new(readers, first) };
         again.inputs(readers);
         let mut memory = (*self.memory).clone();
         while let Some(k) = again.work.next() {
             again.kernel(k, &plan.kernels[k]);
             self.keep_places(&again.planner.out, k, &mut memory)?;
         }
-        let Again { planner: p, .. } = again;
+        let Replanner { planner: p, .. } = again;
         let stays = |(_, v): &(String, Value)| {
             p.lies.own.get(v).is_none_or(|own| same_place(&p.out, lies.get(v), own))
         };
@@ -90,7 +91,7 @@ impl MemoryAt {
 }
 
 /// Whether a value is in the memory that it was in.
-fn same_place(out: &Buffers, before: Option<&StoredAt>, now: &StoredAt) -> bool {
+fn same_place(out: &Buffers, before: Option<&Storage>, now: &Storage) -> bool {
     let value = |b: Option<usize>| b.map(|b| out.buffers[b].value);
     before.is_some_and(|before| {
         value(before.buffer) == value(now.buffer)
@@ -98,13 +99,13 @@ fn same_place(out: &Buffers, before: Option<&StoredAt>, now: &StoredAt) -> bool 
     })
 }
 
-/// Plans once more what differs.
-struct Again<'a> {
+/// Replans what differs.
+struct Replanner<'a> {
     planner: MemoryPlanner<'a>,
     work: Worklist<'a>,
 }
 
-impl Again<'_> {
+impl Replanner<'_> {
     fn inputs(&mut self, readers: &Readers) {
         for &node in &readers.inputs {
             let leaf = self.planner.leaf(self.planner.program.node(node), false);
@@ -122,7 +123,7 @@ impl Again<'_> {
     }
 
     /// Notes how a value lies, if it does not lie so already.
-    fn put(&mut self, v: Value, own: StoredAt) {
+    fn put(&mut self, v: Value, own: Storage) {
         let p = &mut self.planner;
         let before = p.lies.others.and_then(|others| others.get(&v));
         let same =

@@ -18,12 +18,12 @@ pub(crate) type Key = (u64, u64);
 
 /// Bounds and solutions of problems.
 #[derive(Default)]
-pub(crate) struct Memo {
+pub(crate) struct TranspositionTable {
     known: HashMap<Key, SearchOutcome>,
     nodes: usize,
 }
 
-impl Memo {
+impl TranspositionTable {
     pub(crate) fn key(problem: &Problem) -> Key {
         let hash = |seed: u64| {
             let mut hasher = DefaultHasher::new();

@@ -1,7 +1,7 @@
-//! Outputs that are an input and more after it, in the memory of that input: what a run appends is all that it writes.
+//! In-place append (KV caches): an output that extends an input lies in that input's memory, and a run writes only what it appends.
 //!
-//! Such an input has room: along one axis its memory is longer than what is valid. Nothing that is valid is written, so that it does not
-//! matter when the input is read. The planner alone decides whether an output lies there.
+//! Such an input has spare capacity along one axis. Valid elements are never overwritten, so it does not matter when the input is
+//! read. The planner alone decides whether an output lies there.
 
 use super::Kernel;
 use super::memory::MemoryPlanner;
@@ -43,7 +43,7 @@ impl Room {
 }
 
 /// In the memory of which input with room a value lies, and how.
-type Lies = (Option<usize>, Option<Layout>);
+type AppendLayout = (Option<usize>, Option<Layout>);
 
 /// The axis along which an output may be an input with more after it: the only one whose extents differ.
 pub fn growing_axis(program: &Program, output: usize, input: usize) -> Option<usize> {
@@ -84,7 +84,7 @@ impl MemoryPlanner<'_> {
         &mut self,
         k: usize,
         kernel: &Kernel,
-        part: &dyn Fn(&MemoryPlanner<'_>, Value) -> Option<Lies>,
+        part: &dyn Fn(&MemoryPlanner<'_>, Value) -> Option<AppendLayout>,
     ) -> Option<(Value, usize, Layout)> {
         let bare = kernel.prologue.is_empty() && kernel.epilogue.is_empty();
         let &anchor = kernel.anchors.last().filter(|_| bare && !self.rooms.is_empty())?;

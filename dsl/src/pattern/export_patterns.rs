@@ -9,14 +9,14 @@ use crate::eval::{Env, eval};
 use crate::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::ir::Attr;
 use crate::library::{CallId, Library, Name, OnnxItem};
-use crate::onnx::{Apply, Arg, Callee, Kind, Param, ParamKind, Question};
+use crate::onnx::{Apply, Arg, Callee, Kind, NodeQuery, Param, ParamKind};
 
 /// `let`s are followed this deep.
 const MAX_DEPTH: usize = 16;
 
 /// A term that an ONNX operator is written for.
 #[derive(Clone, Debug)]
-pub struct Printed {
+pub struct ExportPattern {
     /// The ONNX operator, by its place in the library.
     pub item: usize,
     /// The clause, by its place in the item; `None` for an alternative read backwards.
@@ -59,14 +59,14 @@ impl Root {
 }
 
 /// The terms of all `onnx` items. What the library has compiled is not compiled again.
-pub fn printed(library: &Library) -> &[Printed] {
-    library.patterns.printed.get_or_init(|| {
+pub fn export_patterns(library: &Library) -> &[ExportPattern] {
+    library.patterns.export_patterns.get_or_init(|| {
         let items = library.onnx.iter().enumerate();
         items.flat_map(|(i, item)| of_item(library, i, item)).collect()
     })
 }
 
-fn of_item(library: &Library, index: usize, item: &OnnxItem) -> Vec<Printed> {
+fn of_item(library: &Library, index: usize, item: &OnnxItem) -> Vec<ExportPattern> {
     let mut out = Vec::new();
     for (i, print) in item.decl.prints.iter().enumerate() {
         let compiler = Compiler::new(library, item, &print.numbers, false);
@@ -81,7 +81,7 @@ fn of_item(library: &Library, index: usize, item: &OnnxItem) -> Vec<Printed> {
         let Some(conditions) = conditions else { continue };
         let fixed = fixed(item, &conditions);
         let form = compiler.whole(&a.value, index, None, conditions.clone(), fixed);
-        out.extend(form.map(|f| Printed { ahead: ahead.clone(), ..f }));
+        out.extend(form.map(|f| ExportPattern { ahead: ahead.clone(), ..f }));
         ahead.push(conditions);
     }
     out
@@ -148,7 +148,7 @@ impl<'c> Compiler<'c> {
         print: Option<usize>,
         conditions: Vec<Expr>,
         fixed: Vec<(Name, Attr)>,
-    ) -> Option<Printed> {
+    ) -> Option<ExportPattern> {
         let root = self.root(e, 0)?;
         let size = match &root {
             Root::Term(_, p) => self.size(*p),
@@ -156,7 +156,17 @@ impl<'c> Compiler<'c> {
             Root::Parts(..) => 2,
         };
         let Compiler { pats, vars, .. } = self;
-        Some(Printed { item, print, root, pats, vars, conditions, ahead: vec![], fixed, size })
+        Some(ExportPattern {
+            item,
+            print,
+            root,
+            pats,
+            vars,
+            conditions,
+            ahead: vec![],
+            fixed,
+            size,
+        })
     }
 
     fn root(&mut self, e: &Expr, depth: usize) -> Option<Root> {
@@ -312,7 +322,7 @@ impl<'c> Compiler<'c> {
                 None => false,
             },
             ExprKind::Apply(a) => a.function().is_none(),
-            ExprKind::Ask(q, _) => !matches!(q, Question::Present | Question::Count),
+            ExprKind::Ask(q, _) => !matches!(q, NodeQuery::Present | NodeQuery::Count),
             ExprKind::Tuple(_) | ExprKind::Entry(..) => true,
             _ => false,
         };

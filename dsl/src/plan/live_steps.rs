@@ -1,10 +1,10 @@
-//! How much of a state is in memory: of a result of a recurrence that nothing but its own steps reads, only the last steps.
+//! Ring buffers for states: of a recurrence's result that only its own steps read, memory holds the last steps alone.
 
 use super::Kernel;
 use crate::ir::{NodeKind, Program, Value};
 use crate::library::Library;
 
-/// A result of which only the last steps are in memory, step `t` of `n` in place `t % n`.
+/// A ring buffer of the last `n` steps of a result: step `t` is at index `t % n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive {
     /// The axis of the steps.
