@@ -17,7 +17,7 @@ pub fn all_laws(library: &Library, wanted: &[String]) -> Result<(), Error> {
     let Some(name) = wanted.iter().find(unknown) else { return Ok(()) };
     let laws = library.laws.iter();
     let laws: BTreeSet<&str> = laws.flat_map(|l| [&*l.name, l.declared_name()]).collect();
-    let help = names::meant(name, laws, "`mlc-rewrite list laws` names them");
+    let help = names::did_you_mean(name, laws, "`mlc-rewrite list laws` names them");
     let place = format!("law `{}`", shown(name));
     let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
     Err(error.at(place).or_help(help))

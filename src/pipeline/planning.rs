@@ -65,7 +65,7 @@ pub fn plan_with(
 pub fn target(library: &Library, name: &str) -> Result<TargetItem, Error> {
     library.target(name).cloned().ok_or_else(|| {
         let known: Vec<&str> = library.targets.iter().map(|t| &*t.name).collect();
-        let help = names::meant(name, &known, &format!("known are {}", known.join(", ")));
+        let help = names::did_you_mean(name, &known, &format!("known are {}", known.join(", ")));
         let place = format!("target `{}`", shown(name));
         Error::new(ErrorKind::Setting, format!("there is no {place}")).at(place).or_help(help)
     })

@@ -223,8 +223,8 @@ impl CompiledPlan {
             return Ok(None);
         }
         let value = |s: &str| symbols.get(s);
-        let again = (mentioning.as_slice(), &self.graph.plan_readers);
-        let memory = base.memory.at_other(&self.plan, &self.library, &value, again);
+        let readers = &self.graph.plan_readers;
+        let memory = base.memory.at_other(&self.plan, &self.library, &value, &mentioning, readers);
         let Some(memory) = memory else { return Ok(None) };
         debug_assert!(self.is_memory_at(&memory, &symbols), "other buffers than planned anew");
         let (cx, places) = (self.resolve_context(), &base.places);
