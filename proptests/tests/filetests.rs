@@ -87,7 +87,7 @@ fn laws_are_judged_so() {
         if !faults.is_empty() {
             return faults.join("\n");
         }
-        let laws = library.laws.iter().filter(|l| own(l.source.0));
+        let laws = library.laws.iter().filter(|l| own(l.source.file));
         let names: Vec<String> = laws.map(|l| l.name.to_string()).collect();
         let options = CheckOptions { threads: 1, ..CheckOptions::default() };
         let report = check_library(&library, Some(&names), &options, &|_, _| ());
