@@ -20,8 +20,8 @@ TOOL = ROOT / "target/release/mlc-rewrite"
 CRATE = ROOT / "benches/peers/target/release/mlc-peers"
 
 # What runs a model in a runtime that has packages for Python: the same as behind `bench --against`.
-BRIDGE = [ROOT / "src/cli/peers" / name for name in ("onnx_file.py", "onnx_graph.py", "in_torch.py", "in_jax.py")]
-MAIN = ROOT / "src/cli/peers/main.py"
+BRIDGE = [ROOT / "src/cli/bench/peers" / name for name in ("onnx_file.py", "onnx_graph.py", "in_torch.py", "in_jax.py")]
+MAIN = ROOT / "src/cli/bench/peers/main.py"
 
 # Runtimes of the crate in benches/peers; the others are packages for Python.
 OF_CRATE = ("rten", "tract")

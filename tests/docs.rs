@@ -123,8 +123,8 @@ fn the_manual_lists_every_function_and_predicate() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-#[test]
-fn every_link_leads_somewhere() {
+/// The documents of the repository.
+fn documents() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"]
             .iter()
@@ -134,8 +134,13 @@ fn every_link_leads_somewhere() {
         let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path());
         files.extend(entries.filter(|p| p.extension().is_some_and(|e| e == "md")));
     }
+    files
+}
+
+#[test]
+fn every_link_leads_somewhere() {
     let mut broken = Vec::new();
-    for file in files {
+    for file in documents() {
         let text = std::fs::read_to_string(&file).unwrap();
         for link in text.split("](").skip(1).filter_map(|t| t.split(')').next()) {
             let path = link.split('#').next().unwrap_or_default();
@@ -149,6 +154,39 @@ fn every_link_leads_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Names with a folder of the repository in front.
+fn named_paths(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let words = text.split(move |c: char| !is_part(c)).map(|w| w.trim_end_matches(['.', '-']));
+    const FOLDERS: &[&str] = &[
+        "src/",
+        "dsl/",
+        "extract/",
+        "backends/",
+        "fuzz/",
+        "proptests/",
+        "rules/",
+        "tests/",
+        "docs/",
+        "benches/",
+    ];
+    words.filter(|w| FOLDERS.iter().any(|f| w.starts_with(f) && w.len() > f.len()))
+}
+
+#[test]
+fn every_path_that_a_document_names_exists() {
+    let mut wrong = Vec::new();
+    for path in documents() {
+        let text = std::fs::read_to_string(&path).expect("a document");
+        let beside = path.parent().unwrap_or(Path::new(""));
+        let lost = |p: &&str| !root().join(p).exists() && !beside.join(p).exists();
+        // `NAME` stands for any name.
+        let named = named_paths(&text).filter(|p| !p.contains("NAME")).filter(lost);
+        wrong.extend(named.map(|p| format!("{}: {p}", path.display())));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// The operators that the model of an example comes down to, by the laws of its rules and the shipped ones.

@@ -329,7 +329,7 @@ fn nothing_is_left_to_do_by_panic() {
 /// The functions of the standard library that make arrays are not inlined across units of code generation.
 #[test]
 fn kernels_make_arrays_by_what_is_inlined() {
-    let places = ["vector/src", "src/blocks", "src/int8", "src/gemm"];
+    let places = ["vector/src", "src/block_quantized", "src/int8", "src/gemm"];
     let places = places.map(|f| format!("backends/cpu/{f}"));
     let places: Vec<&str> = places.iter().map(String::as_str).collect();
     let all = files(&["rs"]);

@@ -587,9 +587,3 @@ impl Expr {
         self.any(&mut |e| matches!(e.kind, ExprKind::Test(p, _) if p.is_learned()))
     }
 }
-
-impl std::fmt::Display for Expr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&crate::syntax::print_resolved(self))
-    }
-}

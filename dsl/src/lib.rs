@@ -4,6 +4,7 @@
 
 pub mod architecture;
 pub mod check;
+mod derived;
 pub mod diagnostics;
 pub mod eval;
 pub mod expr;

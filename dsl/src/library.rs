@@ -3,12 +3,12 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 use crate::architecture::{Architecture, StoredType};
+use crate::derived::Derived;
 use crate::diagnostics::span::{Ident, SourceSpan, Span};
 pub use crate::expr::Name;
 use crate::expr::{AttrType, BinaryOp, Domain, Expr, ExprKind, Meaning};
 use crate::ir::{DType, Program, Type};
 use crate::onnx::Declaration;
-use crate::pattern::Patterns;
 use crate::recurrence::Recurrence;
 use crate::term::{TermId, Terms};
 use serde::{Deserialize, Serialize};
@@ -483,8 +483,9 @@ pub struct Library {
     /// What decodes the tensors of such files.
     pub stored: Vec<StoredType>,
     pub(crate) by_name: BTreeMap<Name, CallId>,
+    /// Its laws and items as patterns.
     #[serde(skip)]
-    pub(crate) patterns: Patterns,
+    pub(crate) patterns: Derived,
 }
 
 impl Library {

@@ -3,7 +3,9 @@
 use super::OPERANDS;
 use super::normal::{Subst, substitute};
 use super::tables::{self, Table};
-use super::{Compiled, CompiledForms, LawContext, Pat, PatId, PatKind, has_mark, is_normal};
+use super::{
+    Compiled, CompiledForms, LawContext, Pat, PatId, PatKind, Patterns, has_mark, is_normal,
+};
 use crate::eval::functions::Function;
 use crate::expr::{AttrKind, BinaryOp, Expr, ExprKind, Mark};
 use crate::library::{
@@ -21,7 +23,10 @@ const NEST: usize = 3;
 pub fn compile(library: &Library, laws: &[u32]) -> Vec<Arc<Compiled>> {
     let context = LawContext::of(library, laws);
     let normal: Vec<&Law> = context.normal.iter().map(|i| &library.laws[*i as usize]).collect();
-    let forms = library.patterns.of(&context, laws, |i| forms(library, i, &normal, context.exact));
+    let forms = library
+        .patterns
+        .get::<Patterns>()
+        .of(&context, laws, |i| forms(library, i, &normal, context.exact));
     forms.iter().flat_map(|f| f.iter().cloned()).collect()
 }
 

@@ -4,7 +4,7 @@
 //! read backwards, it tells how to write. The parts are those of laws' patterns; they are matched as they stand, for what
 //! is written is no longer searched: sums are not flattened, and no law rewrites them.
 
-use super::{PatId, PatKind};
+use super::{PatId, PatKind, Patterns};
 use crate::eval::{Env, eval};
 use crate::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::ir::Attr;
@@ -60,7 +60,7 @@ impl Root {
 
 /// The terms of all `onnx` items. What the library has compiled is not compiled again.
 pub fn export_patterns(library: &Library) -> &[ExportPattern] {
-    library.patterns.export_patterns.get_or_init(|| {
+    library.patterns.get::<Patterns>().export_patterns.get_or_init(|| {
         let items = library.onnx.iter().enumerate();
         items.flat_map(|(i, item)| of_item(library, i, item)).collect()
     })

@@ -46,7 +46,7 @@ impl LawContext {
 /// The patterns of a law: as it is written, and with sums that it shares kept closed.
 type CompiledForms = Arc<[Arc<Compiled>]>;
 
-/// Cache of compiled patterns: a library keeps it, so that each law and item is compiled once. A clone starts empty.
+/// Cache of compiled patterns: a library keeps it, so that each law and item is compiled once.
 #[derive(Default)]
 pub struct Patterns {
     laws: Mutex<HashMap<LawContext, HashMap<u32, CompiledForms>>>,
@@ -64,18 +64,6 @@ impl Patterns {
         let mut all = self.laws.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(context.clone()).or_default();
         laws.iter().map(|&i| known.entry(i).or_insert_with(|| compile(i)).clone()).collect()
-    }
-}
-
-impl Clone for Patterns {
-    fn clone(&self) -> Patterns {
-        Patterns::default()
-    }
-}
-
-impl std::fmt::Debug for Patterns {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Patterns")
     }
 }
 

@@ -11,6 +11,12 @@ pub fn print_resolved(e: &expr::Expr) -> String {
     print_expr(&written(e))
 }
 
+impl std::fmt::Display for expr::Expr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&print_resolved(self))
+    }
+}
+
 fn ident(text: impl Into<String>) -> Ident {
     Ident { text: text.into(), span: Span::default() }
 }
