@@ -4,7 +4,8 @@
 //! kept if the other graph has a node with the same operator, attributes and constants but other inputs. The rest is paired by
 //! operator and name, by operator and largest constant, and by operator in graph order: these nodes were changed.
 
-use crate::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo, without_defaults};
+use crate::export::defaults::without_defaults;
+use crate::raw::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use serde::Serialize;
@@ -192,7 +193,7 @@ fn interface(a: &RawModel, b: &RawModel) -> Vec<(String, String, String)> {
 
 /// A value and its type, as text.
 pub fn value(v: &RawValueInfo) -> String {
-    use crate::RawDim;
+    use crate::raw::RawDim;
     let dim = |d: &RawDim| match d {
         RawDim::Known(n) => n.to_string(),
         RawDim::Symbol(s) => s.clone(),

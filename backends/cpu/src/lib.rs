@@ -4,7 +4,6 @@
 
 use mlc_backends::{Backend, BackendError, Executable, sound};
 use mlc_dsl::ir::Tensor;
-use mlc_dsl::layout;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Fault, Plan};
 use mlc_vector::simd;

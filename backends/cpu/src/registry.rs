@@ -8,7 +8,10 @@ use super::reduction::Monoid;
 use super::reduction::{argmax, normalisation};
 use super::runtime::kernel::KernelFactory;
 use super::vision::{non_max_suppression, resample, roi_pooling};
-use super::*;
+use super::{
+    attention, block_quantized, channels_last, conv, data_movement, extents, int8, matmul, pooling,
+    recurrent, reduction,
+};
 use mlc_dsl::ir::DType;
 
 /// How a kernel of the plan is implemented.

@@ -1,8 +1,10 @@
 //! Launches bound to device addresses, as a session starts them.
 
 use super::buffers::{Buffers, misplaced};
-use super::{Address, Argument, DriverError, Launch, Place};
+use crate::driver::Address;
+use crate::launch::{Argument, Launch, Place};
 use mlc_backends::BackendError;
+use mlc_backends::device::DriverError;
 use std::sync::OnceLock;
 
 /// Shared memory of a light block at most, in bytes.

@@ -1,10 +1,11 @@
 //! Device resources of a plan, released on drop: memory, modules, streams, recorded graphs.
 
-use super::{
-    Address, Argument, Code, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module,
-    NAME, Place, Port, Prepared, Stream,
-};
+use super::NAME;
+use crate::code::Code;
+use crate::driver::{Address, Driver, Graph, Module, Prepared, Stream};
+use crate::launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
 use mlc_backends::BackendError;
+use mlc_backends::device::DriverError;
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

@@ -2,7 +2,8 @@
 //!
 //! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
-use super::{Code, LibraryKind, LibraryOp};
+use crate::autotune::library_candidate::{LibraryKind, LibraryOp};
+use crate::code::Code;
 use mlc_backends::device::{DriverError, Room};
 
 /// An address on a device.

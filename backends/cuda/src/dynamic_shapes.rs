@@ -1,6 +1,11 @@
 //! Plans with dynamic shapes: launches are generated for each shape of the inputs when it is first run.
 
-use super::{DeviceConstants, Driver, DriverError, LaunchedPlan, Launches, Tuning};
+use crate::buffers::DeviceConstants;
+use crate::driver::Driver;
+use crate::generate::Tuning;
+use crate::launch::Launches;
+use crate::session::LaunchedPlan;
+use mlc_backends::device::DriverError;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable, LaunchTime};
 use mlc_dsl::ir::Tensor;

@@ -6,11 +6,11 @@ use super::bound_launch::{BoundLaunch, MegakernelLaunch, Sequence};
 use super::buffers::{
     Buffers, FAULT_BYTES, LoadedModule, OwnedGraph, OwnedStream, misplaced, size,
 };
-use super::{
-    Address, DeviceConstants, Driver, DriverError, FAULT_WORDS, Invocation, Launch, Launches,
-    Place, Port,
-};
+use crate::buffers::DeviceConstants;
+use crate::driver::{Address, Driver, Invocation};
+use crate::launch::{FAULT_WORDS, Launch, Launches, Place, Port};
 use bytes::Bytes;
+use mlc_backends::device::DriverError;
 use mlc_backends::{Allocated, BackendError, Executable, LaunchTime};
 use mlc_dsl::ir::{Consts, Tensor, Type};
 use std::collections::HashSet;

@@ -1,6 +1,7 @@
 //! Attribute values: the non-tensor arguments of operators.
 
-use super::{DType, Extent};
+use super::dtype::DType;
+use super::extent::Extent;
 use std::fmt;
 
 /// An attribute value. Equality and order are total: floats compare by bits.

@@ -1,8 +1,13 @@
 //! Builds programs: typed, canonical, with common subexpressions shared.
 
+use super::attr::Attr;
+use super::dtype::DType;
+use super::extent::Extent;
+use super::program::{Node, NodeId, NodeKind, Program, Value};
+use super::tensor::Tensor;
+use super::ty::Type;
 use crate::eval::Env;
 use crate::ir::canon::{self, Sink, Structural};
-use crate::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use crate::library::{CallId, Library};
 use crate::term::{TermId, Terms};
 use crate::typing::infer::{TypeError, infer};

@@ -7,7 +7,10 @@
 //!
 //! These operators belong to the notation itself; no other operator is known by name here.
 
-use crate::ir::{Attr, DType, Extent, Type};
+use super::attr::Attr;
+use super::dtype::DType;
+use super::extent::Extent;
+use super::ty::Type;
 use crate::library::{CallId, Library};
 use crate::typing::infer::TypeError;
 

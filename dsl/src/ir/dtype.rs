@@ -1,6 +1,6 @@
 //! Element types.
 
-use super::SmallFloat;
+use super::small_float::SmallFloat;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 //! Instructions convert from and to 32 bits only, and rounding twice may miss the nearest float: they are used for what 32 bits
 //! hold exactly, as they hold what 16 bits do and the products of two such numbers; all else is rounded one by one.
 
-use super::DType;
+use super::dtype::DType;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};
 

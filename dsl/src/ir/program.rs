@@ -1,6 +1,9 @@
 //! Programs: acyclic graphs of operator applications, in topological order.
 
-use super::{Attr, Extent, Tensor, Type};
+use super::attr::Attr;
+use super::extent::Extent;
+use super::tensor::Tensor;
+use super::ty::Type;
 use crate::library::CallId;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};

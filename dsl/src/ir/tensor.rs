@@ -3,7 +3,8 @@
 //! Elements are little-endian, row-major and shared: cloning a tensor never copies its elements, and
 //! bytes that belong to a memory-mapped file stay there.
 
-use super::{DType, halves, strings};
+use super::dtype::DType;
+use super::{halves, strings};
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;

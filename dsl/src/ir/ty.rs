@@ -1,6 +1,7 @@
 //! Tensor types.
 
-use super::{DType, Extent};
+use super::dtype::DType;
+use super::extent::Extent;
 use std::fmt;
 
 /// Element type and extents.

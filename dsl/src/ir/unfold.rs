@@ -1,8 +1,10 @@
 //! Inlines definitions in a program.
 
+use super::attr::Attr;
+use super::program::{NodeId, NodeKind, Program, Value};
+use super::ty::Type;
 use crate::ir::build::{BuildError, Builder};
 use crate::ir::canon::Sink;
-use crate::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
 use crate::library::{CallId, CallKind, Library};
 
 /// Layers nested deeper than this stay closed: they are computed all the same.

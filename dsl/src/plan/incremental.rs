@@ -2,7 +2,8 @@
 //! symbol, and their readers. The result equals a full plan; where that is not certain there is none.
 
 use super::memory::{Binding, Buffers, Home, Memory, MemoryPlanner, PlannedBuffer, Storage};
-use super::{Kernel, Plan, Readers, Worklist};
+use super::worklist::{Readers, Worklist};
+use super::{Kernel, Plan};
 use crate::ir::Value;
 use crate::library::Library;
 use std::borrow::Cow;

@@ -4,8 +4,9 @@
 //! kernel that reads it writes it out first. What depends only on constants is computed before the run. Scratch memory of kernels is
 //! not counted.
 
+use super::Kernel;
 use super::in_place_append::{Room, spine};
-use super::{Alive, Kernel};
+use super::live_steps::Alive;
 use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::strided_views::{self, Viewed};
 use crate::layout::{Layout, PerAxis};

@@ -1,6 +1,7 @@
 //! Validates plans: the check that every plan passes before any backend executes it.
 
-use super::{Buffers, Home, Kernel, Memory, Plan, PlannedBuffer};
+use super::memory::{Buffers, Home, Memory, PlannedBuffer};
+use super::{Kernel, Plan};
 use crate::ir::{NodeId, NodeKind, Program, Value};
 use crate::library::{CallId, Callable, Library, OpClass};
 use crate::plan::arena::rounded;

@@ -4,7 +4,7 @@
 //! relative error is minimised; cross-validation estimates the error of predictions for
 //! work that was not timed. Uses no clock and no randomness.
 
-use crate::Work;
+use super::Work;
 use std::collections::BTreeMap;
 
 /// What the coefficients belong to, in order.

@@ -3,10 +3,11 @@
 //! The same costs of kernels are used for e-graphs and for plans. Knows no operator by name, and decides what is cheap, never what is
 //! equal.
 
+use super::size::Size;
+use super::{CostModel, Work};
 use crate::cost::work::Works;
 use crate::kernels::candidates::{OperatorNode, Role, VIEWS};
 use crate::kernels::layout::Layout;
-use crate::{CostModel, Size, Work};
 use mlc_dsl::eval::functions::moved_extents;
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Atom, Attr, DType, Extent, Monomial, Type};

@@ -2,7 +2,7 @@
 //!
 //! Knows no operator by name. Where an extent is symbolic, it counts as a [`Size`] says.
 
-use crate::Work;
+use super::Work;
 use crate::cost::size::Size;
 use crate::cost::target::VIEW;
 use mlc_dsl::eval::Env;

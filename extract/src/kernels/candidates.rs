@@ -6,7 +6,7 @@
 //! takes an epilogue. The inside of a cut is computed for it alone, so recomputation is priced. Knows no
 //! operator by name; keeps everything that is a kernel by itself.
 
-use crate::Work;
+use crate::cost::Work;
 use crate::kernels::layout::{self, Layout, LayoutNeed};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

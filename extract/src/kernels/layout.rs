@@ -1,7 +1,7 @@
 //! Image layouts of a runtime, such as blocks of channels: which values are stored that way, and which conversions kernels
 //! need. Knows no operator; assigns costs, never decides what is equal.
 
-use crate::Work;
+use crate::cost::Work;
 use crate::kernels::candidates::{Class, OperatorNode, Role};
 
 /// How a kernel takes and yields images.

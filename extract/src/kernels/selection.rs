@@ -5,12 +5,15 @@
 
 use crate::cost::target::TargetPrices;
 use crate::cost::work::Works;
+use crate::cost::{CostModel, Work};
+use crate::egraph_view::{Cost, EGraphView, EGraphViewBuilder};
+use crate::extractor::{Extractor, GreedyDag};
 use crate::kernels::candidates::{
     Class, KernelCandidate, KernelCandidates, OperatorNode, Role, VIEWS, candidates_with,
 };
 use crate::kernels::layout::{self, Layout, LayoutNeed};
 use crate::kernels::plan::{KernelDraft, finish, reads};
-use crate::{Cost, CostModel, EGraphView, EGraphViewBuilder, Extractor, GreedyDag, Solution, Work};
+use crate::solver::solution::Solution;
 use mlc_dsl::ir::unfold::{is_open, unfold};
 use mlc_dsl::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass, TargetItem};

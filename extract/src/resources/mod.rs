@@ -4,7 +4,7 @@
 
 pub mod schedule;
 
-use crate::Work;
+use crate::cost::Work;
 use crate::cost::work::Works;
 use mlc_dsl::diagnostics::message_text::bytes as human;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};

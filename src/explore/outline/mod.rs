@@ -10,8 +10,10 @@ mod representative;
 pub use repeated_block::{BlockCut, BlockOperand, BlockValue, RepeatedBlock};
 pub use representative::{KeptCopy, RepresentativeProgram};
 
-use crate::explore_per_copy;
-use crate::{Choice, Explored, Extracted, ExtractionError, Limits, Subprogram};
+use crate::Limits;
+use crate::extraction::{Choice, Extracted, ExtractionError, Subprogram};
+use crate::graph::lower::Explored;
+use crate::graph::lower::explore_per_copy;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;

@@ -5,7 +5,7 @@
 //! them holds at any position; their constants are per-copy constants, so it holds for the weights of every copy.
 
 use super::repeated_block::{BlockOperand, BlockValue, RepeatedBlock, constant};
-use crate::PerCopyConstants;
+use crate::graph::lower::PerCopyConstants;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use std::collections::{BTreeMap, HashMap};
 

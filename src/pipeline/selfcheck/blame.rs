@@ -1,13 +1,16 @@
 //! Finds the laws to blame: evaluates every equation of a result's proof on the inputs on which the result is
 //! wrong.
 
-use super::{Check, Failure, INTERPRETED, InputSet, Rule, Runs, beside, operations, verdict};
+use super::report::InputSet;
+use super::verdict::{Rule, Runs};
+use super::{Check, Failure, INTERPRETED, beside, verdict};
 use crate::error::Error;
 use crate::pipeline::result::Optimized;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::{Proof, ProofStep, Reason};
+use mlc_extract::resources::operations;
 use mlc_verify::random_inputs::{self, Style};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! How much of a check fits into memory and time, computed before anything runs; and runs of the source on inputs that
 //! it accepts.
 
-use super::{Check, Checked, InputSet, SelfCheck};
+use super::report::{InputSet, SelfCheck};
+use super::{Check, Checked};
 use mlc_backends::{BackendError, Executable, memory};
 use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor, Type};

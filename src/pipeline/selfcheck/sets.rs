@@ -3,8 +3,9 @@
 //! Nothing runs here: whether the model runs on a set, its run decides.
 
 use super::budget::RunBudget;
+use super::report::InputSet;
 use super::report::InputSetReport;
-use super::{CHECKED, Check, INTERPRETED, InputSet};
+use super::{CHECKED, Check, INTERPRETED};
 use crate::pipeline::options::Fp;
 use mlc_dsl::ir::Program;
 use mlc_dsl::plan::Plan;

@@ -1,7 +1,7 @@
 //! What is made ready for runs that data decide, and how often.
 
 use super::*;
-use crate::Device;
+use crate::device::Device;
 use mlc_onnx::{RawAttr, RawGraph};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

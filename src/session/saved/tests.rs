@@ -2,11 +2,12 @@
 
 use super::{read, write};
 use crate::device::Device;
+use crate::error::Error;
 use crate::error::ErrorKind;
 use crate::model::Model;
+use crate::optimizer::Optimizer;
 use crate::session::Session;
 use crate::stdlib;
-use crate::{Error, Optimizer};
 use mlc_dsl::ir::{Attr, DType, Extent, Node, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;

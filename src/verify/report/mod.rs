@@ -5,7 +5,9 @@ pub(crate) mod shrink;
 
 use super::compare::{BrokenPromise, Mismatch, Sample};
 use super::law::facts::LawFacts;
-use super::{CounterexampleModel, Exactness, Outcome, Proposal, Verdict};
+use super::{CounterexampleModel, Outcome, Verdict};
+use crate::conditions::infer::Proposal;
+use crate::proof::identity_testing::Exactness;
 use mlc_backends::reference::Array;
 use mlc_dsl::diagnostics::{Code, Diag, Severity, render};
 use mlc_dsl::ir::Tensor;

@@ -3,9 +3,9 @@
 use super::bytes::LONGEST;
 use super::panels::{BlockPanels, Form, Offset, Row};
 use super::{BlockProduct, Packer};
-use crate::layout::Layout;
 use crate::runtime::kernel::{Kernel, KernelSpec, OperandSpec};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::Layout;
 
 /// What is taken off numbers of eight bits so that they are signed.
 const MIDDLE: f32 = 128.0;

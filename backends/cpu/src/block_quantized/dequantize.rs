@@ -3,10 +3,10 @@
 use super::formats::Format;
 use super::panels::{BlockPanels, LANES};
 use super::row_starts;
-use crate::layout::odometer;
 use crate::pointwise::convert::int_at;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::odometer;
 use mlc_vector::simd;
 use std::ops::Range;
 

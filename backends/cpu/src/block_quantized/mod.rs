@@ -19,13 +19,13 @@ pub use panels::BlockPanels;
 
 use super::gemm::pack::panels as right_panels;
 use super::gemm::{GemmEpilogue, GemmSizes, ImplicitColumns, Left, Matrix, Product, Right, gemm};
-use super::layout::{Layout, odometer};
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use super::runtime::threads::SharedSlice;
-use super::runtime::weight_cache::Pack;
+use super::runtime::weight_cache::{Pack, PackKey, WeightCache};
 use formats::Format;
-use mlc_dsl::ir::DType;
+use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::layout::{Layout, odometer};
 use panels::LANES;
 use rows::{Factors, Strip, TOGETHER, prepare, strip};
 use std::ops::Range;
@@ -99,6 +99,21 @@ fn row_starts(w: &Layout, format: &Format) -> Option<Vec<usize>> {
     let mut starts = vec![];
     odometer(&w.shape[..rank], [&w.strides[..rank]], [w.offset], |[at]| starts.push(at));
     Some(starts)
+}
+
+impl WeightCache {
+    /// The packed form of a block-quantised matrix made of several constants; `how` are the packing's parameters.
+    pub fn blocks(
+        &self,
+        constants: &[(&Tensor, &Layout)],
+        how: [usize; 2],
+        pack: &dyn Fn() -> BlockPanels,
+    ) -> Arc<Pack<BlockPanels>> {
+        let tensors: Vec<&Tensor> = constants.iter().map(|c| c.0).collect();
+        let layouts = constants.iter().map(|c| c.1.clone()).collect();
+        let numbers = how.map(|n| n as isize).to_vec();
+        self.get_or_pack(&tensors, PackKey { numbers, layouts }, pack)
+    }
 }
 
 impl BlockProduct {

@@ -3,9 +3,10 @@
 
 use super::conv::BLOCK;
 use super::windows::Windows;
+use crate::gemm::SubMatrix;
 use crate::gemm::{GemmEpilogue, GemmSizes, Left, PackedRight, Product, Right, gemm};
 use crate::runtime::kernel::{Context, Kernel, TensorView};
-use crate::runtime::weight_cache::{Pack, SubMatrix, WeightCache};
+use crate::runtime::weight_cache::{Pack, WeightCache};
 use mlc_dsl::ir::Tensor;
 use std::sync::Arc;
 

@@ -3,11 +3,12 @@
 use super::conv::NhwcConv;
 use super::windows::Windows;
 use crate::conv::window::Window;
+use crate::gemm::Taps;
 use crate::gemm::{GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
-use crate::runtime::weight_cache::{Pack, Taps};
+use crate::runtime::weight_cache::Pack;
 use mlc_dsl::ir::DType;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use crate::conv::window::Window;
 use crate::gemm::Matrix;
-use crate::layout::Layout;
 use crate::runtime::kernel::KernelSpec;
+use mlc_dsl::layout::Layout;
 use mlc_vector::tile::{Piece, WindowLine, has_row};
 use std::ops::Range;
 

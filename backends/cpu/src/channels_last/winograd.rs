@@ -15,7 +15,8 @@ use crate::gemm::{FilterShape, GemmEpilogue, PackedFilters};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
-use crate::runtime::weight_cache::Pack;
+use crate::runtime::weight_cache::{Pack, PackKey, WeightCache};
+use mlc_dsl::ir::Tensor;
 use mlc_vector::arrays::array;
 use mlc_vector::epilogue::NO_EPILOGUE;
 use mlc_vector::tile::{self, PanelRows, Piece, StridedPanels, TileOutput, shape};
@@ -71,6 +72,25 @@ impl WinogradFilters {
     /// Elements of filters.
     pub fn len(self) -> usize {
         self.channels.written() * self.channels.q * self.planes * 9
+    }
+}
+
+impl WeightCache {
+    /// The Winograd transform of filters that begin at element `at` of `constant`, for tiles of a size.
+    pub fn points(
+        &self,
+        constant: &Tensor,
+        at: usize,
+        filters: WinogradFilters,
+        size: TileSize,
+    ) -> Arc<Pack<TransformedFilters>> {
+        let WinogradFilters { channels: Channels { groups, q, o }, planes } = filters;
+        let numbers = [at, groups, q, o, planes, size as usize].map(|n| n as isize);
+        self.get_or_pack(&[constant], PackKey::of(numbers), &|| {
+            let aligned = self.aligned(constant);
+            let all: &[f32] = bytemuck::cast_slice(aligned.bytes());
+            TransformedFilters::new(&all[at..][..filters.len()], filters, size)
+        })
     }
 }
 

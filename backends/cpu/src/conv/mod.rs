@@ -4,11 +4,12 @@
 //! depthwise convolutions.
 
 use super::channels_last;
+use super::gemm::SubMatrix;
 use super::gemm::direct::{DirectProduct, IndirectOperand, PlaneLayout, direct, pays};
 use super::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, OperandSpec, TensorView};
-use super::runtime::weight_cache::{Pack, SubMatrix};
+use super::runtime::weight_cache::Pack;
 use depthwise::NchwDepthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;

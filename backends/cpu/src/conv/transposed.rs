@@ -3,10 +3,10 @@
 use super::window::bytes_of;
 use crate::conv::window::{MAX_SPATIAL, Window};
 use crate::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, Product, Right, gemm};
-use crate::layout::Layout;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::Layout;
 
 /// The transpose of a convolution: products with the transposed weights, scattered back and added.
 struct NchwConvTranspose {

@@ -1,11 +1,11 @@
 //! Gathers of elements and slices by computed indices.
 
 use super::axis_of;
-use crate::layout::{Layout, odometer};
 use crate::pointwise::convert::{by_size, int_at};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, odometer};
 
 /// Elements that a task should at least have.
 const GRAIN: usize = 1 << 15;

@@ -6,12 +6,12 @@ pub(crate) mod row_copy;
 pub(crate) mod scatter;
 pub(crate) mod weighted_gather;
 
-use super::layout::{Layout, PerAxis, coalesce, odometer};
 use super::pointwise::convert::by_size;
 use super::pointwise::{ElementSource, strided_copy};
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, PerAxis, coalesce, odometer};
 use mlc_vector::simd;
 
 /// Elements that a task should at least have.

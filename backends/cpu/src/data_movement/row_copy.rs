@@ -1,10 +1,10 @@
 //! Copies whose rows are gathered by one index list: views with short inner axes, and operators that move their operand's elements by a
 //! permutation that separates over the axes.
 
-use crate::layout::{Layout, coalesce, dense_strides};
 use crate::runtime::kernel::{Context, Kernel, TensorView};
 use bytemuck::Pod;
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, coalesce, dense_strides};
 use mlc_vector::lane_gather::LaneGather;
 use smallvec::{SmallVec, smallvec};
 

@@ -3,8 +3,9 @@
 //! Computes convolutions over a padded frame, and pointwise ones as they are, without im2col. The summation order is that of the packed
 //! product.
 
+use super::pack::PackedLeft;
 use super::pack::block_depth;
-use super::{BLOCK_ROWS, GemmEpilogue, GemmSizes, PackedLeft, cut, share};
+use super::{BLOCK_ROWS, GemmEpilogue, GemmSizes, cut, share};
 use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_vector::tile::{
     self, IndirectionTable, LeftPanels, RightOperand, TileOutput, VectorSpan, shape,

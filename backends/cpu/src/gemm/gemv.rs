@@ -2,8 +2,9 @@
 //!
 //! The summation order is that of the packed product, so both give bitwise the same results.
 
+use super::pack::Matrix;
 use super::pack::{block_depth, pack_right};
-use super::{GemmEpilogue, GemmSizes, Left, Matrix, Product, Right};
+use super::{GemmEpilogue, GemmSizes, Left, Product, Right};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::threads::{SharedSlice, Threads};
 use mlc_vector::arrays::array;

@@ -3,6 +3,7 @@
 //! The summation order depends on the depth alone: a result is bitwise the same for any number of threads, rows and columns, and any
 //! strides.
 
+mod constants;
 pub mod direct;
 pub mod epilogue;
 pub mod f16_panels;
@@ -12,6 +13,7 @@ pub mod pack;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::Context;
 use crate::runtime::threads::{SharedSlice, Threads};
+pub use constants::{SubMatrix, Taps};
 use f16_panels::RightPanels;
 pub use gemv::MOST_ROWS as GEMV_ROWS;
 use mlc_vector::epilogue::NO_EPILOGUE;

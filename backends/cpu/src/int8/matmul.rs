@@ -4,10 +4,10 @@ use super::dot::{COLUMNS, InitialSums, LANES, ROWS, Rows, SignedSide, TileRange,
 use super::epilogue::OutputPipeline;
 use super::pack::{ByteMatrix, PackedBytes, groups, total};
 use super::{SignShift, block_columns, is_zero_point, sign_shift, vector};
-use crate::layout::odometer;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
 use crate::runtime::weight_cache::Pack;
+use mlc_dsl::layout::odometer;
 use std::sync::Arc;
 
 /// A batch of products with known shapes.

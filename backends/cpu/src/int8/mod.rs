@@ -11,16 +11,19 @@ mod matmul;
 mod pack;
 mod pool;
 
+use crate::runtime::weight_cache::{Pack, PackKey, WeightCache};
 pub use channels_last::make as conv_channels_last;
 pub use conv::make as conv;
 pub use conv::transpose::{make_first as channels_first, make_last as channels_last};
 pub use matmul::make as matmul;
+use mlc_dsl::ir::Tensor;
 pub use pack::PackedBytes;
 pub use pool::{make as maxpool, make_channels_last as maxpool_channels_last};
+use std::sync::Arc;
 
-use super::layout::Layout;
 use super::runtime::kernel::{OperandSpec, TensorView};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::Layout;
 
 /// Bytes of a block of columns: they stay in the second-level cache.
 const BLOCK: usize = 768 << 10;
@@ -62,4 +65,20 @@ fn vector(array: &TensorView<'_>, len: usize, by: i32) -> Vec<i32> {
 /// Whether an operand holds zero points.
 fn is_zero_point(operand: &OperandSpec, most: usize) -> bool {
     operand.dtype == DType::I32 && operand.layout.rank() <= most
+}
+
+impl WeightCache {
+    /// The packed form of a matrix of bytes that begins at element `offset` of `constant`.
+    pub fn bytes(
+        &self,
+        constant: &Tensor,
+        offset: usize,
+        strides: (isize, isize),
+        sizes: (usize, usize),
+        pack: &dyn Fn() -> PackedBytes,
+    ) -> Arc<Pack<PackedBytes>> {
+        let (row, col) = strides;
+        let numbers = [offset as isize, row, col, sizes.0 as isize, sizes.1 as isize];
+        self.get_or_pack(&[constant], PackKey::of(numbers), pack)
+    }
 }

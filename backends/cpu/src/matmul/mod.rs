@@ -5,14 +5,15 @@
 
 mod integers;
 
+use super::gemm::SubMatrix;
 use super::gemm::{
     GEMV_ROWS, GemmEpilogue, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, gemm,
 };
-use super::layout::{coalesce, odometer};
 use super::pointwise::convert::by_size;
 use super::runtime::kernel::{Context, Kernel, KernelSpec, TensorView};
-use super::runtime::weight_cache::{Pack, SubMatrix};
+use super::runtime::weight_cache::Pack;
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{coalesce, odometer};
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
 

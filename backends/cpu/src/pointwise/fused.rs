@@ -1,15 +1,17 @@
 //! Kernels of fused pointwise expressions, and copies of strided views.
 
 use super::casts::{self, Cast};
+use super::code::{Op, Ref};
 use super::convert::by_size;
-use super::{ElementSource, Fused, Op, Ref, strided_copy};
+use super::source::{ElementSource, strided_copy};
+use super::tile::Fused;
 use crate::data_movement::row_copy::RowCopy;
 use crate::gemm::epilogue::tile_epilogue_of_program;
-use crate::layout::{Layout, coalesce, dense_strides, odometer};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, coalesce, dense_strides, odometer};
 use mlc_vector::arrays::array;
 use mlc_vector::simd;
 use mlc_vector::transpose::{LINES, transpose_lines};

@@ -1,11 +1,11 @@
 //! Inputs of pointwise code: which elements a span of the result reads.
 
 use super::code::{RegisterClass, class, is_native};
-use crate::layout::{Layout, PerAxis, coalesce};
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, PerAxis, coalesce};
 use mlc_vector::simd;
 
 /// Most axes an input may have after merging.

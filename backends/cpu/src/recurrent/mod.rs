@@ -4,11 +4,12 @@
 
 pub(crate) mod steps;
 
+use super::gemm::SubMatrix;
 use super::gemm::{GemmEpilogue, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use super::runtime::threads::{SharedSlice, Threads};
-use super::runtime::weight_cache::{Pack, SubMatrix};
+use super::runtime::weight_cache::Pack;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_vector::functions::{Function, map};
 use mlc_vector::simd;

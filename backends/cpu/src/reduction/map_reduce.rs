@@ -3,10 +3,10 @@
 //! For f32. Elements are combined in the order of [`crate::reduction`], so fusing a reduction changes no bit.
 
 use super::{BLOCK, Columns, Monoid, SHORT, row, rows};
-use crate::layout::{Merged, coalesce, dense_strides, odometer};
 use crate::pointwise::Fused;
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, TensorView};
+use mlc_dsl::layout::{Merged, coalesce, dense_strides, odometer};
 use smallvec::SmallVec;
 
 /// A pointwise program over the axes of an operand, and the axes that go.

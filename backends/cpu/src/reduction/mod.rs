@@ -8,12 +8,12 @@ pub(crate) mod map_reduce;
 pub(crate) mod normalisation;
 mod softmax_columns;
 
-use super::layout::{Layout, Merged, coalesce, odometer};
 use super::pointwise::convert::int_at;
 use super::runtime::buffer::with_scratch;
 use super::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, Merged, coalesce, odometer};
 use mlc_vector::math;
 use mlc_vector::rows::{RowReduction, reduce_rows};
 use mlc_vector::simd;

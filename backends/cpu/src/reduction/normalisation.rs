@@ -4,12 +4,12 @@
 
 use super::axis_last;
 use super::softmax_columns::{self, Columns};
-use crate::layout::{Layout, coalesce, odometer};
 use crate::pointwise::{ElementSource, load, store};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, KernelSpec, TensorView};
 use crate::runtime::threads::SharedSlice;
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::{Layout, coalesce, odometer};
 use mlc_vector::arrays::array;
 use mlc_vector::math;
 use mlc_vector::norms::{Centre, RowNorm, normalised};

@@ -1,6 +1,7 @@
 //! Fuses pointwise nodes into one pass.
 
-use super::{Location, Resolver};
+use super::Resolver;
+use super::kernel_cache::Location;
 use crate::pointwise::fused::Map;
 use crate::pointwise::{CodeBuilder, ElementSource, Fused, Ref, lower};
 use mlc_backends::BackendError;

@@ -1,6 +1,8 @@
 //! Incremental resolution for new extents: a kernel is prepared again if a changed symbol occurs in it, or if an operand's location changed.
 
-use super::{Location, ResolveContext, ResolvedPlan, Resolver, ValueLocations};
+use super::kernel_cache::Location;
+use super::link::ResolvedPlan;
+use super::{ResolveContext, Resolver, ValueLocations};
 use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_dsl::ir::{NodeKind, Value};

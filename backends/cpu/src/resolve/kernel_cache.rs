@@ -1,9 +1,9 @@
 //! The cache of prepared kernels. Its key is all that preparing depends on: operand locations, buffer sizes, and the symbols that occur in the
 //! kernel, whatever the other extents of the program.
 
-use crate::layout::Layout;
 use crate::runtime::kernel::{Epilogue, Kernel};
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
+use mlc_dsl::layout::Layout;
 use mlc_dsl::plan::PlannedBuffer;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};

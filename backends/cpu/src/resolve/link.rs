@@ -2,7 +2,8 @@
 //!
 //! Relinking for other extents never touches a kernel that stays the same: it would be a cache miss each.
 
-use super::{BufferId, Location, PreparedKernel, Resolver};
+use super::Resolver;
+use super::kernel_cache::{BufferId, Location, PreparedKernel};
 use mlc_dsl::plan::arena;
 use mlc_dsl::plan::{Home, Room};
 use std::sync::Arc;

@@ -5,7 +5,6 @@
 
 use super::graph::{Group, KernelGraph, broken};
 use super::half_precision;
-use super::layout::{Layout, PerAxis};
 use super::pointwise::fused::Copy;
 use super::registry::{Implementation, Native};
 use super::runtime::buffer::aligned;
@@ -16,6 +15,7 @@ use mlc_backends::BackendError;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::layout::strided_views::{self, Viewed};
+use mlc_dsl::layout::{Layout, PerAxis};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Memory, PlannedBuffer};
 use mlc_dsl::typing::infer::{TypeError, infer};

@@ -1,9 +1,9 @@
 //! Adds passes, a kernel with its inputs and outputs each; folds those that read only constants.
 
-use super::{BufferId, Location, NEEDS_DATA, Output, Pass, Resolver, Storage, check_memory};
+use super::kernel_cache::{BufferId, Location, Pass, Storage};
+use super::{NEEDS_DATA, Output, Resolver, check_memory};
 use crate::data_movement::row_copy::RowCopy;
 use crate::graph::broken;
-use crate::layout::Layout;
 use crate::meaning::Meaning;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::fallback;
@@ -11,6 +11,7 @@ use crate::runtime::kernel::{Context, Epilogue, Kernel, TensorView};
 use bytes::Bytes;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
+use mlc_dsl::layout::Layout;
 use mlc_dsl::plan::Alive;
 
 impl Resolver<'_> {

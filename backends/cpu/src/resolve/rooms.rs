@@ -1,13 +1,14 @@
 //! Outputs appended to an input's memory (its spare room): their kernel writes only what is new.
 
-use super::{BufferId, Location, Pass, Resolver, Storage};
+use super::Resolver;
+use super::kernel_cache::{BufferId, Location, Pass, Storage};
 use crate::data_movement::Append;
 use crate::graph::{Group, broken};
-use crate::layout::{Layout, PerAxis};
 use crate::registry::is_layout_invariant;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{NodeId, Value};
 use mlc_dsl::layout::strided_views::{self, Viewed};
+use mlc_dsl::layout::{Layout, PerAxis};
 use mlc_dsl::plan::Room;
 
 impl Resolver<'_> {

@@ -4,10 +4,10 @@
 
 use super::threads::Threads;
 use super::weight_cache::WeightCache;
-use crate::layout::{Layout, PerAxis};
 use crate::pointwise::Fused;
 use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType, Tensor};
+use mlc_dsl::layout::{Layout, PerAxis};
 
 /// A strided view of an input.
 #[derive(Clone, Copy)]

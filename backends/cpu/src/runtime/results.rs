@@ -5,12 +5,12 @@ use super::buffer::Lease;
 use super::kernel::{Context, Kernel, TensorView};
 use super::threads::Threads;
 use crate::graph::broken;
-use crate::layout::Layout;
 use crate::pointwise::fused::Copy;
 use crate::resolve::{Location, Storage};
 use bytes::Bytes;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::layout::Layout;
 
 /// The memory of a result.
 pub enum ResultMemory<'m> {

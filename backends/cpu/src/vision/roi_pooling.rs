@@ -3,12 +3,12 @@
 //! Positions and weights are those of the reference, in f64; sums are in f32. Images are read channels last, so that a sample is four rows of
 //! channels.
 
-use crate::layout::Layout;
 use crate::pointwise::{ElementSource, strided_copy};
 use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::{Context, Kernel, KernelFactory, TensorView};
 use mlc_backends::reference::externs::roi_align::{Neighbours, Pooling};
 use mlc_dsl::ir::DType;
+use mlc_dsl::layout::Layout;
 use mlc_vector::simd;
 
 /// Results that a task should at least have.

@@ -1,10 +1,12 @@
 //! Compares alternative implementations on a device: whether their results agree, and how long each takes.
 
 use crate::buffers::OwnedGraph;
+use crate::driver::Address;
+use crate::launch::Place;
 use crate::launch::{Argument, Launch};
 use crate::session::LaunchedPlan;
-use crate::{Address, DriverError, Place};
 use mlc_backends::BackendError;
+use mlc_backends::device::DriverError;
 use mlc_dsl::ir::{DType, Tensor};
 
 /// Timings of each implementation, and launches per timing.

@@ -4,10 +4,10 @@
 //! meanwhile: launch times hardly depend on them.
 
 use super::comparison;
-use crate::DriverError;
 use crate::buffers::OwnedGraph;
 use crate::session::{LaunchedPlan, Start};
 use mlc_backends::BackendError;
+use mlc_backends::device::DriverError;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 

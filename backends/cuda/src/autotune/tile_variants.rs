@@ -5,11 +5,11 @@
 //! the reason why `wgmma` is not used.
 
 use super::comparison::{self, Comparison, TestInputs};
-use crate::DriverError;
 use crate::bound_launch::{BoundLaunch, Sequence};
 use crate::launch::{Launch, Variant};
 use crate::session::{LaunchedPlan, Start};
 use mlc_backends::BackendError;
+use mlc_backends::device::DriverError;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;

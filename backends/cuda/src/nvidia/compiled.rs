@@ -1,7 +1,7 @@
 //! Compiles translation units in parallel, those that the cache lacks.
 
 use super::{cubins, nvrtc};
-use crate::DriverError;
+use mlc_backends::device::DriverError;
 
 /// What these units are compiled to, in their order.
 ///

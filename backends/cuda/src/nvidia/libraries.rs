@@ -5,7 +5,9 @@ use super::cubins;
 use super::device::Nvidia;
 use super::dnn::{self, Dnn};
 use super::library::Failure;
-use crate::{Address, DriverError, Library, LibraryKind, LibraryOp, Prepared};
+use crate::autotune::library_candidate::{LibraryKind, LibraryOp};
+use crate::driver::{Address, Library, Prepared};
+use mlc_backends::device::DriverError;
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 

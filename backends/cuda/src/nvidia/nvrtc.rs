@@ -1,8 +1,8 @@
 //! NVRTC, the CUDA C++ compiler as a library: opened at run time, used without a device.
 
 use super::{library, search};
-use crate::DriverError;
 use libloading::Library;
+use mlc_backends::device::DriverError;
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::num::NonZero;

@@ -4,11 +4,11 @@ use super::device::Nvidia;
 use super::driver_extensions::{self, Handle, StreamCapture, THREAD_LOCAL};
 use super::nvrtc;
 use super::staging::{MOST, PIECE, Staging, wanted};
-use crate::{
-    Address, Code, Driver, DriverError, Graph, Invocation, Library, LibraryKind, LibraryOp, Module,
-    Prepared, Room, Stream,
-};
+use crate::autotune::library_candidate::{LibraryKind, LibraryOp};
+use crate::code::Code;
+use crate::driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 use cuda_sys::cuda::*;
+use mlc_backends::device::{DriverError, Room};
 use std::env;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;

@@ -4,8 +4,8 @@ use super::super::conv::naive::{ConvExtents, naive_sums};
 use super::super::{SignShift, sign_shift};
 use crate::channels_last::Windows;
 use crate::conv::window::Window;
-use crate::layout::Layout;
 use crate::runtime::kernel::KernelSpec;
+use mlc_dsl::layout::Layout;
 use mlc_vector::simd;
 
 /// The image of a convolution, and its windows.

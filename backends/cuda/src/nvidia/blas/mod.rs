@@ -5,7 +5,8 @@
 
 use super::library::{self, Destroy, Failure, Handle, Owned};
 use super::search;
-use crate::{Activation, Address, Matrix, MatrixProduct};
+use crate::driver::Address;
+use crate::matrix_product::{Activation, Matrix, MatrixProduct};
 use libloading::Library;
 use mlc_dsl::ir::DType;
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -6,8 +6,8 @@
 
 use super::library::{Destroy, Failure, Handle, Owned};
 use super::{blas, search};
-use crate::Address;
 use crate::convolution::{Convolution, ConvolutionTensor, WindowAxis};
+use crate::driver::Address;
 use libloading::Library;
 use mlc_dsl::ir::DType;
 use plans::{ExecutionPlan, PlanSearch};

@@ -1,9 +1,12 @@
 //! Execution plans of a convolution, by the engines that the library's heuristics rank, created as they are asked for.
 
 use super::{
-    Convolution, CudnnFunctions, DType, DescriptorBuilder, Descriptors, Failure, Handle, MODES,
-    MOST, Owned, PlanTarget, REFUSED, TENSOR_CORE, get, graph, kind, ty,
+    CudnnFunctions, DescriptorBuilder, Descriptors, MODES, MOST, PlanTarget, REFUSED, TENSOR_CORE,
+    get, graph, kind, ty,
 };
+use crate::convolution::Convolution;
+use crate::nvidia::library::{Failure, Handle, Owned};
+use mlc_dsl::ir::DType;
 use std::sync::Arc;
 
 /// A plan, and the descriptions that it was made of, which are given back after it.
