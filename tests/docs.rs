@@ -189,6 +189,35 @@ fn every_path_that_a_document_names_exists() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+#[test]
+fn every_function_of_the_walk_is_where_it_says() {
+    let text = read("docs/walk.md").replace('\n', " ");
+    let mut lost = Vec::new();
+    let mut found = 0;
+    // `Type::function` (`path`)
+    for (before, after) in text.match_indices("` (`").map(|(i, _)| (&text[..i], &text[i + 4..])) {
+        let name = before.rsplit('`').next().unwrap_or_default();
+        let path = after.split('`').next().unwrap_or_default();
+        let name = name.rsplit("::").next().unwrap_or_default();
+        let places =
+            ["", "backends/cuda/src/", "backends/"].map(|p| root().join(format!("{p}{path}")));
+        let Some(place) = places.iter().find(|p| p.is_file()) else { continue };
+        let source = std::fs::read_to_string(place).expect("a source");
+        let kinds = ["fn", "struct", "enum", "trait", "type"];
+        let declares = |k: &&str| {
+            source.match_indices(&format!("{k} {name}")).any(|(i, d)| {
+                !source[i + d.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_')
+            })
+        };
+        found += 1;
+        if !kinds.iter().any(|k| declares(&k)) {
+            lost.push(format!("{name}: {path}"));
+        }
+    }
+    assert!(found >= 30, "{found} functions with a path");
+    assert!(lost.is_empty(), "{lost:#?}");
+}
+
 /// The operators that the model of an example comes down to, by the laws of its rules and the shipped ones.
 fn operators(rules: &str, model: &str) -> Vec<String> {
     let (layer, text) = (read(rules), read(model));
