@@ -3,7 +3,7 @@
 use crate::pipeline::costing::Measured;
 use crate::pipeline::evaluation::{CLOSE, Candidate, Evaluation};
 use crate::pipeline::options::Objective;
-use crate::pipeline::selfcheck::{SelfCheck, TurnedOff};
+use crate::pipeline::selfcheck::report::{SelfCheck, TurnedOff};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;

@@ -9,7 +9,7 @@ mod budget;
 pub(crate) mod by_nodes;
 mod discontinuity;
 mod overflow_margin;
-mod report;
+pub(crate) mod report;
 mod sensitivity;
 mod sets;
 mod verdict;
@@ -18,7 +18,7 @@ pub use blame::{Blamed, Contradiction, blame, replay};
 pub(crate) use budget::with_integers;
 pub use report::{Against, InputSet, InputSetReport, SelfCheck, Sensitivity, TurnedOff};
 pub(crate) use sets::named;
-pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
+pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, difference, verdict};
 
 use crate::error::Error;
 use crate::pipeline::options::{Fp, Guard};
@@ -447,28 +447,4 @@ pub fn run(
     let plan =
         mlc_extract::kernels::selection::select_kernels(program.clone(), library, &cpu(library));
     Cpu::new(threads).compile(&plan, library.clone())?.run(inputs)
-}
-
-/// The largest difference relative to the largest finite element; NaN and infinities must agree.
-pub fn difference(a: &Tensor, b: &Tensor) -> Result<f64, Error> {
-    if a.dtype() != b.dtype() || a.shape() != b.shape() {
-        let (a, b) = ((a.dtype(), a.shape()), (b.dtype(), b.shape()));
-        return Err(Error::unexpected(format!("{a:?} became {b:?}")));
-    }
-    if a.bytes() == b.bytes() {
-        return Ok(0.0);
-    }
-    let (x, y) = (a.to_f64(), b.to_f64());
-    let scale = x.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
-    let mut worst = 0.0f64;
-    for (i, (&p, &q)) in x.iter().zip(&y).enumerate() {
-        if p == q || p.is_nan() && q.is_nan() {
-            continue;
-        }
-        if !p.is_finite() || !q.is_finite() {
-            return Err(Error::unexpected(format!("element {i}: {p} became {q}")));
-        }
-        worst = worst.max((p - q).abs());
-    }
-    Ok(if worst == 0.0 { 0.0 } else { worst / scale.max(f64::MIN_POSITIVE) })
 }

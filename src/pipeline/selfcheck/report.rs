@@ -1,7 +1,7 @@
 //! The report of the self-check, as text and as JSON.
 
 use super::by_nodes::ByNodes;
-use super::verdict::Verdict;
+use super::verdict::{Verdict, difference};
 use mlc_dsl::ir::Tensor;
 use mlc_verify::random_inputs::Style;
 use serde::Serialize;
@@ -152,7 +152,7 @@ impl SelfCheck {
             unused: None,
         });
         if matches!(set.style, None | Some(Style::Ordinary)) {
-            let between = |(a, b): (&Tensor, &Tensor)| super::difference(a, b).unwrap_or(0.0);
+            let between = |(a, b): (&Tensor, &Tensor)| difference(a, b).unwrap_or(0.0);
             let error = s.iter().zip(r).map(between).fold(0.0, f64::max);
             self.error = Some(self.error.unwrap_or(0.0).max(error));
         }

@@ -4,6 +4,7 @@
 //! and its change when the inputs are perturbed by a rounding, bound the error of the result. Otherwise
 //! the result is compared with the source.
 
+use crate::error::Error;
 use mlc_backends::reference::Array;
 use mlc_dsl::ir::{DType, Tensor};
 
@@ -278,6 +279,30 @@ impl Floats<'_> {
             error,
         });
     }
+}
+
+/// The largest difference relative to the largest finite element; NaN and infinities must agree.
+pub fn difference(a: &Tensor, b: &Tensor) -> Result<f64, Error> {
+    if a.dtype() != b.dtype() || a.shape() != b.shape() {
+        let (a, b) = ((a.dtype(), a.shape()), (b.dtype(), b.shape()));
+        return Err(Error::unexpected(format!("{a:?} became {b:?}")));
+    }
+    if a.bytes() == b.bytes() {
+        return Ok(0.0);
+    }
+    let (x, y) = (a.to_f64(), b.to_f64());
+    let scale = x.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+    let mut worst = 0.0f64;
+    for (i, (&p, &q)) in x.iter().zip(&y).enumerate() {
+        if p == q || p.is_nan() && q.is_nan() {
+            continue;
+        }
+        if !p.is_finite() || !q.is_finite() {
+            return Err(Error::unexpected(format!("element {i}: {p} became {q}")));
+        }
+        worst = worst.max((p - q).abs());
+    }
+    Ok(if worst == 0.0 { 0.0 } else { worst / scale.max(f64::MIN_POSITIVE) })
 }
 
 #[cfg(test)]
