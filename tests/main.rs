@@ -3,6 +3,7 @@
 
 mod calibrate;
 mod cli;
+mod commutation_table;
 mod docs;
 mod dynamic_axes;
 mod exact;

@@ -1,32 +1,31 @@
-//! The optimiser as a builder, and its result.
+//! The optimiser as a builder.
+
+mod optimized_model;
+
+pub use optimized_model::OptimizedModel;
 
 use crate::as_read::AsRead;
 use crate::device::{BackendKind, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
-use crate::explain::{self, Explanation, WhyNot};
-use crate::model::{Model, Reader, TensorInfo};
+use crate::explain;
+use crate::model::{Model, Reader};
 use crate::onnx_target::kept_operators;
 use crate::pipeline::costing::Costing;
 use crate::pipeline::extent_ranges::{ExtentRanges, size_of};
-use crate::pipeline::options::Objective;
-use crate::pipeline::options::{Fp, Guard, Options, Solver, tolerance};
+use crate::pipeline::options::{Fp, Guard, Objective, Options, Solver, tolerance};
 use crate::pipeline::planning::CUDA;
-use crate::pipeline::report::{Report, operators};
+use crate::pipeline::report::operators;
 use crate::session::data_dependent::Prepare;
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
-use crate::{model, names, onnx_target, pipeline, profile, show};
+use crate::{onnx_target, pipeline, profile};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::Plan;
-use mlc_dsl::shown;
 #[cfg(feature = "cli")]
-use mlc_extract::CostModel;
+use mlc_dsl::plan::Plan;
 use mlc_extract::Size;
-use mlc_onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
-use std::borrow::Cow;
-use std::fmt;
+use mlc_onnx::ModelInfo;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -236,32 +235,6 @@ impl Optimizer {
         self
     }
 
-    /// Sessions run on this device, whose figures prices are of.
-    pub(crate) fn on(self, device: Device) -> Optimizer {
-        Optimizer { device: Some(device), ..self }
-    }
-
-    /// Ranges of extents, in place of those that were said.
-    pub(crate) fn ranges(self, ranges: ExtentRanges) -> Optimizer {
-        Optimizer { ranges, ..self }
-    }
-
-    /// The result is for the given inputs: open extents are priced at their sizes alone, if there are any.
-    pub(crate) fn for_given(self) -> Optimizer {
-        Optimizer { for_given: true, ..self }
-    }
-
-    /// The result is written as a file, also for a target that runs here.
-    pub(crate) fn for_file(self) -> Optimizer {
-        Optimizer { for_file: true, ..self }
-    }
-
-    /// The plan of a model as it was read, on the target and at the prices that a result is held against.
-    pub(crate) fn plan_as_read(&self, model: &Model) -> Result<Plan, Error> {
-        let options = self.options(model)?;
-        with_room(|| pipeline::plan_as_read(&model.program, &model.library, &options))
-    }
-
     /// Most that an element of the result may be off, as a part of its output's largest element.
     pub fn tolerance(mut self, part: f64) -> Optimizer {
         self.options.guard.tolerance = Some(part);
@@ -356,6 +329,36 @@ impl Optimizer {
     }
 }
 
+/// What the command line says besides.
+#[cfg(feature = "cli")]
+impl Optimizer {
+    /// Sessions run on this device, whose figures prices are of.
+    pub(crate) fn on(self, device: Device) -> Optimizer {
+        Optimizer { device: Some(device), ..self }
+    }
+
+    /// Ranges of extents, in place of those that were said.
+    pub(crate) fn ranges(self, ranges: ExtentRanges) -> Optimizer {
+        Optimizer { ranges, ..self }
+    }
+
+    /// The result is for the given inputs: open extents are priced at their sizes alone, if there are any.
+    pub(crate) fn for_given(self) -> Optimizer {
+        Optimizer { for_given: true, ..self }
+    }
+
+    /// The result is written as a file, also for a target that runs here.
+    pub(crate) fn for_file(self) -> Optimizer {
+        Optimizer { for_file: true, ..self }
+    }
+
+    /// The plan of a model as it was read, on the target and at the prices that a result is held against.
+    pub(crate) fn plan_as_read(&self, model: &Model) -> Result<Plan, Error> {
+        let options = self.options(model)?;
+        with_room(|| pipeline::plan_as_read(&model.program, &model.library, &options))
+    }
+}
+
 impl Optimizer {
     /// The sizes that programs with open extents are priced at.
     fn sizes(&self, model: &Model, options: &Options) -> Result<Vec<Size>, Error> {
@@ -398,186 +401,6 @@ pub(crate) fn info(model: &Model) -> ModelInfo {
     ModelInfo { nodes, ..info }
 }
 
-/// An optimised model: to be run, written, and asked why.
-pub struct OptimizedModel {
-    model: Model,
-    result: pipeline::Optimized,
-    options: Options,
-    raw: Option<RawModel>,
-    info: ModelInfo,
-    opset: i64,
-    device: Device,
-}
-
-impl OptimizedModel {
-    /// What happened: costs, nodes, bytes before and after, laws, the self-check, seconds of each stage.
-    pub fn report(&self) -> &Report {
-        &self.result.report
-    }
-
-    /// True if nothing better was found than the model as it was read.
-    pub fn is_as_read(&self) -> bool {
-        self.result.is_kept()
-    }
-
-    /// The inputs, in order.
-    pub fn inputs(&self) -> Vec<TensorInfo> {
-        model::inputs(&self.result.program)
-    }
-
-    /// The outputs, in order.
-    pub fn outputs(&self) -> Vec<TensorInfo> {
-        model::outputs(&self.result.program)
-    }
-
-    /// Makes the result ready to run here, with the threads and the memory of the optimiser.
-    ///
-    /// If the data of a run decide what the model is, its parts are optimised when they are first run.
-    ///
-    /// # Errors
-    /// A run would take more memory than it may.
-    pub fn session(&self) -> Result<Session, Error> {
-        self.session_on(&self.device)
-    }
-
-    /// The same on another device, or with other limits.
-    ///
-    /// # Errors
-    /// A run would take more memory than the device may.
-    pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
-        if self.model.keeps_nodes() {
-            return self
-                .model
-                .session_of_data(device, optimizing(&self.model, device, &self.options)?);
-        }
-        if self.result.source.inputs.len() != self.model.program.inputs.len() {
-            let message = "the recurrences of the result are nodes of an ONNX runtime";
-            return Err(Error::new(ErrorKind::Setting, message).with_help(
-                "optimise for the target `cpu` to run the result here, or run the model as it is",
-            ));
-        }
-        if device.runs(&self.model.library, &self.options.target) {
-            let session =
-                with_room(|| Session::new(&self.result.plan, &self.model.library, device));
-            return Ok(session?.with_defaults(&self.model));
-        }
-        let program = &self.result.program;
-        let session = with_room(|| Session::of_program(program, &self.model.library, device))?;
-        Ok(session.with_defaults(&self.model))
-    }
-
-    /// Writes the result as an ONNX file, `-` for standard output. The file takes its name when it is complete; it may be
-    /// the one that the model was read from. Weights of more than 1 GiB go to a data file beside it.
-    ///
-    /// # Errors
-    /// An operator cannot be written, or the file.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write_with(path, ExternalData::default())
-    }
-
-    /// The same with a say in when weights go to a data file.
-    ///
-    /// # Errors
-    /// An operator cannot be written, or the file.
-    pub fn write_with(&self, path: impl AsRef<Path>, weights: ExternalData) -> Result<(), Error> {
-        Ok(write_onnx_with(&*self.as_onnx()?, path, weights)?)
-    }
-
-    /// The result as the bytes of an ONNX file that holds its weights, for a runtime in this process.
-    ///
-    /// # Errors
-    /// An operator cannot be written, or the file would have 2 GiB or more.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        Ok(mlc_onnx::to_bytes(&*self.as_onnx()?)?)
-    }
-
-    fn as_onnx(&self) -> Result<Cow<'_, RawModel>, Error> {
-        if let Some(raw) = &self.raw {
-            return Ok(Cow::Borrowed(raw));
-        }
-        let (program, library) = (&self.result.program, &self.model.library);
-        let raw = with_room(|| onnx_target::written(program, library, &self.info, self.opset))?;
-        Ok(Cow::Owned(raw))
-    }
-
-    /// Says why a law did not fire, or why the result is without an operator; `name` is that of a law, a layer, an operator
-    /// of ONNX or a kernel of the target. Where blocks repeat, one of them is looked at.
-    ///
-    /// # Errors
-    /// Nothing has that name.
-    pub fn why_not(&self, name: &str) -> Result<WhyNot, Error> {
-        self.why_not_at(name, None)
-    }
-
-    /// The same of one node of the model.
-    pub(crate) fn why_not_at(&self, name: &str, node: Option<&str>) -> Result<WhyNot, Error> {
-        with_room(|| {
-            let (library, options) = (&self.model.library, &self.options);
-            let prices = pipeline::prices(library, options, &self.result.source)?;
-            let calls = mlc_onnx::named(library, self.opset, &options.target, name);
-            let asked = (name, calls.as_slice());
-            explain::why_not(&self.result, library, &prices, options, asked, node).ok_or_else(
-                || {
-                    let mut known = names::declared(library);
-                    known.extend(library.onnx.iter().map(|o| &*o.name));
-                    let message = format!("there is no law and no operator `{}`", shown(name));
-                    let help = names::did_you_mean(name, &known, "`mlc-rewrite list` names them");
-                    Error::new(ErrorKind::Setting, message).or_help(help)
-                },
-            )
-        })
-    }
-
-    /// Says what became of the model's nodes, by which laws, and what that gains.
-    ///
-    /// # Errors
-    /// The model as read cannot be planned.
-    pub fn explain(&self) -> Result<Explanation, Error> {
-        with_room(|| {
-            let (library, options) = (&self.model.library, &self.options);
-            explain::explain(&self.result, library, options)
-        })
-    }
-
-    /// The same, with what each law gains: the model is optimised once more without it, one law after another.
-    pub(crate) fn explain_gains(&self) -> Result<Explanation, Error> {
-        let mut explanation = self.explain()?;
-        with_room(|| {
-            let (library, options) = (&self.model.library, &self.options);
-            explain::leave_out(&mut explanation, &self.result.source, library, options)
-        })?;
-        Ok(explanation)
-    }
-
-    /// What of the model each kernel of the plan came from.
-    #[cfg(feature = "cli")]
-    pub(crate) fn kernel_origins(&self) -> Result<Vec<explain::Origin>, Error> {
-        explain::kernel_origins(&self.result, &self.model.library, &self.options)
-    }
-
-    /// What kernels are estimated to take.
-    #[cfg(feature = "cli")]
-    pub(crate) fn cost_model(&self) -> Result<CostModel, Error> {
-        let target = pipeline::target(&self.model.library, &self.options.target)?;
-        Ok(self.options.costing.model(&target, &self.model.program))
-    }
-
-    /// The model as it was read for this result.
-    pub(crate) fn model(&self) -> &Model {
-        &self.model
-    }
-
-    /// The result as a text of the language.
-    pub fn text(&self) -> String {
-        show::program(&self.result.program, &self.model.library, "model")
-    }
-
-    /// What a run of the pipeline yields, stage by stage.
-    pub fn result(&self) -> &pipeline::Optimized {
-        &self.result
-    }
-}
-
 /// Optimises the parts of a model that data decide, for a device. What comes after data is planned as it is: the next run may
 /// decide otherwise.
 pub(crate) fn optimizing(
@@ -599,13 +422,4 @@ pub(crate) fn optimizing(
         let done = pipeline::optimize(program.clone(), &library, &options)?;
         Session::new(&done.plan, &library, &device)
     }))
-}
-
-impl fmt::Debug for OptimizedModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OptimizedModel")
-            .field("model", &self.model)
-            .field("report", &self.result.report)
-            .finish_non_exhaustive()
-    }
 }
