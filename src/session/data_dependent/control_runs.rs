@@ -60,9 +60,9 @@ impl ControlRun {
         values: &HashMap<String, Tensor>,
         of_data: bool,
     ) -> Result<Named, Error> {
+        let of_data = of_data || self.of_data;
         let results = match self.bodies.as_slice() {
-            [body] => self.repeat(body, context, values, of_data || self.of_data)?,
-            // Data decide which branch is taken, not what the branches are.
+            [body] => self.repeat(body, context, values, of_data)?,
             [then, otherwise] => {
                 let taken = self.input(0, values).is_some_and(is_true);
                 let body = self.body(if taken { then } else { otherwise }, 0, values);
