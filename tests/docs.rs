@@ -210,7 +210,7 @@ fn every_function_of_the_walk_is_where_it_says() {
             })
         };
         found += 1;
-        if !kinds.iter().any(|k| declares(k)) {
+        if !kinds.iter().any(declares) {
             lost.push(format!("{name}: {path}"));
         }
     }
