@@ -64,10 +64,14 @@ fn sentence(path: &Path) -> String {
     let about = text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim);
     let about: Vec<&str> = about.take_while(|l| !l.is_empty()).collect();
     let about = about.join(" ");
-    let end = about
-        .match_indices(". ")
-        .map(|(i, _)| i)
-        .find(|&i| !about[..i].ends_with("e.g") && !about[..i].ends_with("W"));
+    // Initials of names, and `e.g.`, end no sentence.
+    let is_short = |i: usize| {
+        about[..i]
+            .rsplit([' ', '.'])
+            .next()
+            .is_some_and(|w| w.len() == 1 && !w.starts_with(char::is_numeric))
+    };
+    let end = about.match_indices(". ").map(|(i, _)| i).find(|&i| !is_short(i));
     let first = end.map_or(about.as_str(), |end| &about[..end]);
     let plain = first.trim_end_matches(['.', ':']).replace('|', "\\|");
     // Links of a source lead nowhere in a document.
