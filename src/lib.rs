@@ -50,6 +50,8 @@ pub mod cli;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod conformance;
+#[doc(hidden)]
+pub mod derivation;
 mod device;
 mod error;
 #[doc(hidden)]

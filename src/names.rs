@@ -38,6 +38,7 @@ pub fn reason(library: &Library, reason: Reason) -> String {
         Reason::ConstantFolding => "(constant folding)".into(),
         Reason::UniformConstant => "(uniform constant)".into(),
         Reason::SameElements => "(same elements)".into(),
+        Reason::SameOperands => "(same operands)".into(),
         Reason::Definition => "(definition)".into(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::common::{Common, Findings};
 use super::terminal;
+use crate::derivation::{self, Derivation};
 use crate::error::Error;
 use crate::lawtest::{self, Broken};
 use crate::model::recognition;
@@ -28,6 +29,9 @@ pub struct Args {
     /// Target whose costs `picks` tests speak of.
     #[arg(long, default_value = "standard")]
     target: String,
+    /// Say of each law of the files whether the shipped laws, and those of `--rules`, find its sides equal
+    #[arg(long, requires = "files")]
+    derive: bool,
     /// Write the smallest counterexample of every false law there, as a model that can be run.
     #[arg(long, value_name = "FOLDER")]
     cases: Option<PathBuf>,
@@ -44,6 +48,9 @@ struct Checked {
     broken: Vec<Broken>,
     /// Warnings about the laws' texts.
     lints: Vec<mlc_verify::Lint>,
+    /// Whether other laws derive them, if that was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    derivations: Vec<Derivation>,
 }
 
 /// Runs the verb.
@@ -119,12 +126,21 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         text.push_str(&report.table());
         text.push_str(&format!("\n{commutations}"));
     }
+    let derivations = match args.derive {
+        true => derivation::derivations(&library, first, args.common.seed),
+        false => vec![],
+    };
+    derivations.iter().for_each(|d| text.push_str(&d.human()));
+    if !derivations.is_empty() {
+        let derived = derivations.iter().filter(|d| d.is_derived()).count();
+        let _ = writeln!(text, "{derived} of {} laws are derived", derivations.len());
+    }
     if let Some(folder) = &args.cases {
         text.push_str(&write_cases(&report, folder, &texts)?);
     }
     let sound =
         report.sound() && broken.is_empty() && !lints.iter().any(mlc_verify::Lint::is_error);
-    args.common.report(&Checked { report, broken, lints })?;
+    args.common.report(&Checked { report, broken, lints, derivations })?;
     args.common.screen.say(&text)?;
     Ok(if faulty || !sound { Findings::Something } else { Findings::Nothing })
 }

@@ -208,6 +208,7 @@ fn describe(library: &Library, reason: Reason, with: f64) -> LawUse {
         | Reason::UniformConstant
         | Reason::SameElements
         | Reason::Definition => (String::new(), "exact".into()),
+        Reason::SameOperands => (String::new(), mlc_dsl::library::ErrorClass::Reorder.to_string()),
     };
     let (nodes, examples) = (vec![], vec![]);
     LawUse { law, doc, error, equations: 0, nodes, examples, with, without: None }

@@ -10,6 +10,7 @@ pub mod commutation_table;
 mod compare;
 mod conditions;
 mod declarations;
+mod instances;
 mod law;
 mod lint;
 mod proof;
@@ -19,6 +20,7 @@ mod sample;
 
 pub use conditions::infer::Proposal;
 pub use declarations::{body_programs, declarations};
+pub use instances::instances;
 pub use lint::{Lint, lint};
 pub use proof::identity_testing::Exactness;
 pub use report::counterexample_model::CounterexampleModel;

@@ -106,17 +106,12 @@ impl Explored {
 
     /// Why the extracted program equals the source: `None` only if the log is incomplete.
     pub fn prove(&self, extracted: &Extracted) -> Option<Proof> {
-        self.prove_by(extracted, &mut CongruenceClosure::new(&self.graph.log))
+        CongruenceClosure::new(&self.graph.log).prove_all(&self.ends(extracted))
     }
 
-    pub(crate) fn prove_by(
-        &self,
-        extracted: &Extracted,
-        closure: &mut CongruenceClosure<'_>,
-    ) -> Option<Proof> {
-        let pairs: Vec<(LogId, LogId)> =
-            extracted.ends.iter().map(|&(v, end)| (self.source_log(v), end)).collect();
-        closure.prove_all(&pairs)
+    /// The source's outputs, each with the term that was extracted for it.
+    pub(crate) fn ends(&self, extracted: &Extracted) -> Vec<(LogId, LogId)> {
+        extracted.ends.iter().map(|&(v, end)| (self.source_log(v), end)).collect()
     }
 
     /// The earlier equations on values that one side of a step may be computed from.

@@ -143,7 +143,23 @@ impl Explored {
     /// The equations that the result rests on, of as few laws as can be told: a law is left out if the log without its
     /// equations proves the result. Laws are tried in the order of their names.
     pub fn prove_with_few_laws(&self, extracted: &Extracted) -> Option<Proof> {
-        let mut proof = self.prove(extracted)?;
+        let ends = self.ends(extracted);
+        self.with_few_laws(&ends)
+    }
+
+    /// Why these pairs of the source's values are equal, by as few laws as can be told.
+    pub fn prove_equal(&self, pairs: &[(Value, Value)]) -> Option<Proof> {
+        let ends: Vec<(LogId, LogId)> =
+            pairs.iter().map(|&(a, b)| (self.source_log(a), self.source_log(b))).collect();
+        self.with_few_laws(&ends)
+    }
+
+    fn with_few_laws(&self, ends: &[(LogId, LogId)]) -> Option<Proof> {
+        let prove = |barred: &BTreeSet<Reason>| {
+            CongruenceClosure::with(&self.graph.log, &|s| !barred.contains(&s.reason))
+                .prove_all(ends)
+        };
+        let mut proof = prove(&BTreeSet::new())?;
         let mut tried: BTreeSet<Reason> = BTreeSet::new();
         let mut without: BTreeSet<Reason> = BTreeSet::new();
         loop {
@@ -153,7 +169,7 @@ impl Explored {
             };
             tried.insert(reason);
             without.insert(reason);
-            match self.prove_without(extracted, &|r| without.contains(&r)) {
+            match prove(&without) {
                 Some(fewer) => proof = fewer,
                 None => drop(without.remove(&reason)),
             }
@@ -166,9 +182,7 @@ impl Explored {
         extracted: &Extracted,
         barred: &dyn Fn(Reason) -> bool,
     ) -> Option<Proof> {
-        self.prove_by(
-            extracted,
-            &mut CongruenceClosure::with(&self.graph.log, &|s| !barred(s.reason)),
-        )
+        CongruenceClosure::with(&self.graph.log, &|s| !barred(s.reason))
+            .prove_all(&self.ends(extracted))
     }
 }

@@ -20,6 +20,8 @@ pub enum Reason {
     UniformConstant,
     /// Two chains of views that read the same elements in the same order.
     SameElements,
+    /// One commutative, associative operator of the same operands, in another order or grouping.
+    SameOperands,
     /// The definition of an operator, when the program was read.
     Definition,
 }

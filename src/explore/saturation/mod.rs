@@ -3,6 +3,7 @@
 mod applicable_laws;
 pub(crate) mod apply;
 mod incremental;
+mod operand_multisets;
 pub(crate) mod search_steps;
 pub mod target_laws;
 mod view_chains;
@@ -233,6 +234,9 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         }
         graph.egg.rebuild();
         if view_chains::join(graph, &reachable) {
+            graph.egg.rebuild();
+        }
+        if operand_multisets::join(graph, &reachable, exact) {
             graph.egg.rebuild();
         }
         sizes.push(graph.egg.total_number_of_nodes());
