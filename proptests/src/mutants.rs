@@ -347,7 +347,7 @@ pub fn fate_of(library: &Library, mutant: &Mutant, again: usize) -> Fate {
         _ if refused => Fate::Equivalent(
             "it holds where the right side has the type of the left, and fires nowhere else".into(),
         ),
-        (_, Exactness::Proved { .. }) => {
+        (_, Exactness::Everywhere | Exactness::Proved { .. }) => {
             Fate::Equivalent("the sides are one function, as a prime field shows".into())
         }
         (_, Exactness::Defined | Exactness::Shared { .. } | Exactness::Sampled { .. }) => {

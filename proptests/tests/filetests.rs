@@ -1,13 +1,14 @@
 //! The cases of `tests/filetests` that have an output: what is read of an ONNX graph, what a layer and a graph become, what is said of a law.
 
 use mlc_dsl::diagnostics::Severity;
+use mlc_dsl::library::Library;
 use mlc_onnx::{import, read_onnx};
 use mlc_proptests::filetests::{Case, hold};
 use mlc_proptests::traps::{run, text};
 use mlc_rewrite::pipeline::Options;
 use mlc_rewrite::pipeline::costing::Costing;
 use mlc_rewrite::{Model, Optimizer, show, stdlib};
-use mlc_verify::{CheckOptions, check_library};
+use mlc_verify::{CheckOptions, check_library, prove_for_every_size};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,18 +76,44 @@ fn layers_become_these_plans() {
     hold("layers", |case| plan(case).unwrap_or_else(|e| format!("error: {e}")));
 }
 
+/// The shipped texts and that of a case.
+///
+/// # Errors
+/// The case has mistakes.
+fn with_laws(case: &Case) -> Result<Arc<Library>, String> {
+    let (library, diags) = stdlib::with(&[("case.rules", case.text.as_str())]);
+    let faults = diags.iter().filter(|d| own(d.source) && d.diag.severity == Severity::Error);
+    let faults: Vec<String> =
+        faults.map(|d| format!("error {}: {}", d.diag.code.0, d.diag.message)).collect();
+    if faults.is_empty() { Ok(Arc::new(library)) } else { Err(faults.join("\n")) }
+}
+
+/// True of texts that are no shipped ones.
+fn own(source: u32) -> bool {
+    source as usize >= stdlib::SHIPPED_TEXTS
+}
+
+#[test]
+fn laws_are_proved_for_every_size_or_not() {
+    let prove = |case: &Case| -> Result<String, String> {
+        let library = with_laws(case)?;
+        let laws = library.laws.iter().filter(|l| own(l.source.file));
+        let lines = laws.map(|law| match prove_for_every_size(&library, law, 0) {
+            Ok(()) => format!("{}: for every rank and size", law.name),
+            Err(why) => format!("{}: not shown, {why}", law.name),
+        });
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    };
+    hold("proofs", |case| prove(case).unwrap_or_else(|e| e));
+}
+
 #[test]
 fn laws_are_judged_so() {
     hold("laws", |case| {
-        let (library, diags) = stdlib::with(&[("case.rules", case.text.as_str())]);
-        let library = Arc::new(library);
-        let own = |source: u32| source as usize >= stdlib::SHIPPED_TEXTS;
-        let faults = diags.iter().filter(|d| own(d.source) && d.diag.severity == Severity::Error);
-        let faults: Vec<String> =
-            faults.map(|d| format!("error {}: {}", d.diag.code.0, d.diag.message)).collect();
-        if !faults.is_empty() {
-            return faults.join("\n");
-        }
+        let library = match with_laws(case) {
+            Ok(library) => library,
+            Err(faults) => return faults,
+        };
         let laws = library.laws.iter().filter(|l| own(l.source.file));
         let names: Vec<String> = laws.map(|l| l.name.to_string()).collect();
         let options = CheckOptions { threads: 1, ..CheckOptions::default() };

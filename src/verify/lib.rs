@@ -31,7 +31,7 @@ use compare::{BrokenPromise, SampleOutcome};
 use conditions::infer::FailingSamples;
 use law::facts::LawFacts;
 use mlc_dsl::expr::Expr;
-use mlc_dsl::library::{Law, LawOrigin, Library};
+use mlc_dsl::library::{ErrorClass, Law, LawOrigin, Library};
 use mlc_dsl::random::Random;
 use proof::identity_testing::ProofOutcome;
 use sample::draft::SampleDraft;
@@ -380,6 +380,8 @@ impl<'f, 'l> Checker<'f, 'l> {
         rng: &mut Random,
     ) -> Result<Exactness, (&'f LawFacts<'l>, Box<law::instance::Instance>)> {
         let mut found = None;
+        let everywhere =
+            self.ways.iter().try_for_each(|facts| proof::every_size::prove(facts, &mut rng.fork()));
         for facts in &self.ways {
             match proof::identity_testing::prove(facts, rng) {
                 ProofOutcome::Differ(instance) => return Err((facts, instance)),
@@ -389,7 +391,17 @@ impl<'f, 'l> Checker<'f, 'l> {
                 ProofOutcome::Exactness(proved) => found = found.or(Some(proved)),
             }
         }
-        Ok(found.unwrap_or(Exactness::Sampled { reason: String::new() }))
+        Ok(match (everywhere, found) {
+            (Ok(()), _) if !self.is_approximate() => Exactness::Everywhere,
+            (Err(confined), Some(Exactness::Proved { bits, instances, points, .. })) => {
+                Exactness::Proved { bits, instances, points, confined }
+            }
+            (_, found) => found.unwrap_or(Exactness::Sampled { reason: String::new() }),
+        })
+    }
+
+    fn is_approximate(&self) -> bool {
+        matches!(self.facts.law.error, ErrorClass::Approx { .. })
     }
 
     fn fails(
@@ -504,6 +516,15 @@ impl<'f, 'l> Checker<'f, 'l> {
         let reason: Vec<&str> = reasons.iter().take(3).map(|(_, r)| r.as_str()).collect();
         Outcome::NoSample { reason: reason.join("; ") }
     }
+}
+
+/// Whether a law is shown to hold for every rank and size, whatever samples say of it.
+///
+/// # Errors
+/// A few words that say why it is not shown.
+pub fn prove_for_every_size(library: &Library, law: &Law, seed: u64) -> Result<(), String> {
+    let mut rng = Random::of_name(seed, &law.name);
+    proof::every_size::prove(&LawFacts::of(library, law), &mut rng)
 }
 
 /// A list of names for many look-ups.

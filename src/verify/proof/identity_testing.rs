@@ -21,6 +21,9 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum Exactness {
+    /// Both sides are equal for all extents, attributes and numbers of axes: as functions of real numbers, or of integers that
+    /// wrap around.
+    Everywhere,
     /// Both sides are the same function of real numbers on every instance that was tried.
     Proved {
         /// The probability that an instance is none all the same is below 2 to the minus this.
@@ -29,6 +32,8 @@ pub enum Exactness {
         instances: usize,
         /// Points per instance.
         points: usize,
+        /// Why it is not shown for every rank and size.
+        confined: String,
     },
     /// It is an instance of a schema that asks nothing of its operators, as this law is, which was checked.
     Shared {
@@ -106,7 +111,8 @@ pub(crate) fn prove(facts: &LawFacts, rng: &mut Random) -> ProofOutcome {
     }
     match proof {
         Some((bits, instances, points)) => {
-            ProofOutcome::Exactness(Exactness::Proved { bits: bits as u32, instances, points })
+            let (bits, confined) = (bits as u32, String::new());
+            ProofOutcome::Exactness(Exactness::Proved { bits, instances, points, confined })
         }
         None => silent(&reason),
     }

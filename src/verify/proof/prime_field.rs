@@ -65,7 +65,7 @@ fn power(mut a: u64, mut n: u64) -> u64 {
     out
 }
 
-fn inverse(a: u64) -> u64 {
+pub(crate) fn inverse(a: u64) -> u64 {
     power(a, P - 2)
 }
 

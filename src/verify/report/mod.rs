@@ -267,7 +267,9 @@ pub struct CheckReport {
     pub defined: usize,
     /// Laws that another instance of their schema shows.
     pub shared: usize,
-    /// Laws that are proved.
+    /// Laws that are proved for every rank and size.
+    pub everywhere: usize,
+    /// Laws that are proved for the ranks and sizes that were tried alone.
     pub proved: usize,
     /// The least certain proof errs with a probability below 2 to the minus this.
     pub bits: u32,
@@ -286,7 +288,10 @@ impl CheckReport {
         let proofs = verdicts.iter().filter_map(|(_, v)| match &v.outcome {
             Outcome::Holds(e) => match e.exactness {
                 Exactness::Proved { bits, .. } => Some(bits),
-                Exactness::Defined | Exactness::Shared { .. } | Exactness::Sampled { .. } => None,
+                Exactness::Everywhere
+                | Exactness::Defined
+                | Exactness::Shared { .. }
+                | Exactness::Sampled { .. } => None,
             },
             Outcome::Fails(_) | Outcome::NoSample { .. } => None,
         });
@@ -300,6 +305,7 @@ impl CheckReport {
         CheckReport {
             defined: count(&|o| known(o, |e| matches!(e, Exactness::Defined))),
             shared: count(&|o| known(o, |e| matches!(e, Exactness::Shared { .. }))),
+            everywhere: count(&|o| known(o, |e| matches!(e, Exactness::Everywhere))),
             proved: proofs.len(),
             bits: proofs.into_iter().min().unwrap_or(0),
             hold: count(&|o| matches!(o, Outcome::Holds(_))),
@@ -355,14 +361,19 @@ impl CheckReport {
 
     /// How it is known that laws hold.
     fn grounds(&self) -> String {
-        let sampled = self.hold - self.defined - self.proved - self.shared;
+        let sampled = self.hold - self.defined - self.everywhere - self.proved - self.shared;
         let mut parts = Vec::new();
         if self.defined > 0 {
             parts.push(format!("{} say what a definition means", self.defined));
         }
+        if self.everywhere > 0 {
+            parts.push(format!("{} are proved for every rank and size", self.everywhere));
+        }
         if self.proved > 0 {
             let CheckReport { proved, bits, .. } = self;
-            parts.push(format!("{proved} are proved for real numbers (error below 2^-{bits})"));
+            parts.push(format!(
+                "{proved} are proved for the ranks and sizes tried (error below 2^-{bits})"
+            ));
         }
         if self.shared > 0 {
             parts.push(format!("{} are shown by another instance of their schema", self.shared));
@@ -405,7 +416,10 @@ impl Reported {
                     format!("{} {:.1e}, {:.1e} ({:.0}×)", d.dtype, d.left, d.right, d.growth)
                 });
                 let exactness = match &e.exactness {
-                    Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
+                    Exactness::Everywhere => "proved for every rank and size".to_string(),
+                    Exactness::Proved { bits, confined, .. } => format!(
+                        "proved for the ranks and sizes tried, error below 2^-{bits} ({confined})"
+                    ),
                     Exactness::Defined => "by definition".to_string(),
                     Exactness::Shared { law } => format!("as `{law}`"),
                     Exactness::Sampled { reason } => format!("samples: {reason}"),
