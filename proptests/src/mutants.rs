@@ -11,7 +11,9 @@ use mlc_dsl::syntax::ast::{
 };
 use mlc_dsl::syntax::{parse, print_expr, print_item};
 use mlc_rewrite::stdlib;
-use mlc_verify::{CheckOptions, Exactness, Outcome, check_law};
+use mlc_verify::{
+    CheckOptions, Counterexample, Exactness, Outcome, check_law, prove_for_every_size,
+};
 use std::collections::BTreeSet;
 
 /// A changed rule.
@@ -314,6 +316,22 @@ pub fn refuted(library: &Library, mutant: &Mutant, seed: u64) -> bool {
     let options = CheckOptions { seed, explain: false, ..CheckOptions::default() };
     let fails = |law: &Law| matches!(check_law(library, law, &options).outcome, Outcome::Fails(_));
     called(library, &mutant.name).into_iter().any(fails)
+}
+
+/// A sample of real numbers that refutes a law of the mutant which is said to be proved for every rank and size; its error class
+/// says nothing of that.
+pub fn refuted_though_proved(library: &Library, mutant: &Mutant) -> Option<String> {
+    let options = CheckOptions { samples: 60, explain: false, ..CheckOptions::default() };
+    let is_real = |c: &Counterexample| {
+        let elements = c.inputs.iter().flat_map(|t| &t.values).chain(c.attributes.iter().map(|a| &a.1));
+        !elements.into_iter().any(|v| ["inf", "NaN", "nan"].iter().any(|w| v.contains(w)))
+    };
+    let proved = |law: &&Law| prove_for_every_size(library, law, 0).is_ok();
+    let refuted = |law: &Law| match check_law(library, law, &options).outcome {
+        Outcome::Fails(c) if c.in_f64 && !c.numerical && is_real(&c) => Some(c.human()),
+        Outcome::Fails(_) | Outcome::Holds(_) | Outcome::NoSample { .. } => None,
+    };
+    called(library, &mutant.name).into_iter().filter(proved).find_map(refuted)
 }
 
 /// What becomes of a mutant; one that passes is looked at again with so many samples.

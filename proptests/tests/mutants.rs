@@ -3,11 +3,14 @@
 //! The whole campaign, which measures the share that is refuted, is the binary `mutants`. A few mutants
 //! cannot tell 99 % from 98 %: what is asserted of them is that nothing escapes for a reason of its own.
 
-use mlc_proptests::mutants::{Fate, fate_of, mutants, refuted};
+use mlc_proptests::mutants::{Fate, fate_of, mutants, refuted, refuted_though_proved};
 use mlc_proptests::sampled;
 
 /// Of so many mutants one is taken.
 const EVERY: u64 = 83;
+
+/// And of those whose proofs are looked at.
+const PROOFS: usize = 11;
 
 /// Samples with which a mutant that passes is looked at again.
 const AGAIN: usize = 300;
@@ -48,4 +51,15 @@ fn mutants_are_refuted() {
     assert!(blind.is_empty(), "no seed refutes {blind:#?}");
     // If one wrong mutant in a hundred passes, more than two of twenty-five do once in five hundred times.
     assert!(unlucky.len() <= sampled(2), "too many are missed by chance: {unlucky:#?}");
+}
+
+#[test]
+fn no_false_mutant_is_proved_for_every_size() {
+    let (all, library) = mutants();
+    let mut wrong = Vec::new();
+    for m in all.iter().filter(|m| !m.change.contains("error")).step_by(PROOFS) {
+        let refuted = refuted_though_proved(&library, m);
+        wrong.extend(refuted.map(|why| format!("{} ({}): {why}", m.of, m.change)));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,6 +1,6 @@
 //! Row-major numbers and indices: a reshape joins neighbouring axes and parts them again, and leaves others alone.
 
-use super::evaluation::product;
+use super::evaluation::expression::product;
 use super::integer::{Argument, Atom, Int};
 use super::list::{List, Outcome, Part, small};
 
