@@ -323,7 +323,8 @@ pub fn refuted(library: &Library, mutant: &Mutant, seed: u64) -> bool {
 pub fn refuted_though_proved(library: &Library, mutant: &Mutant) -> Option<String> {
     let options = CheckOptions { samples: 60, explain: false, ..CheckOptions::default() };
     let is_real = |c: &Counterexample| {
-        let elements = c.inputs.iter().flat_map(|t| &t.values).chain(c.attributes.iter().map(|a| &a.1));
+        let elements =
+            c.inputs.iter().flat_map(|t| &t.values).chain(c.attributes.iter().map(|a| &a.1));
         !elements.into_iter().any(|v| ["inf", "NaN", "nan"].iter().any(|w| v.contains(w)))
     };
     let proved = |law: &&Law| prove_for_every_size(library, law, 0).is_ok();

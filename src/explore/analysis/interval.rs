@@ -30,8 +30,14 @@ pub fn within(graph: &Graph, id: Id, low: f64, high: f64) -> bool {
 /// Bounds of classes by how many operators were looked through.
 type Seen = RefCell<HashMap<(Id, usize), Interval>>;
 
+/// What every element of a type lies between: integers have ends.
+fn all(dtype: DType) -> Interval {
+    dtype.int_range().map_or(ALL, |(low, high)| (low as f64, high as f64))
+}
+
 fn class(graph: &Graph, id: Id, depth: usize, seen: &Seen) -> Interval {
     let id = graph.egg.find(id);
+    let dtype = graph.facts(id).types.first().map_or(DType::F32, |t| t.dtype);
     if let Some(v) = graph.facts(id).uniform {
         return if v.is_nan() { ALL } else { (v, v) };
     }
@@ -39,17 +45,16 @@ fn class(graph: &Graph, id: Id, depth: usize, seen: &Seen) -> Interval {
         return known;
     }
     if depth == 0 {
-        return ALL;
+        return all(dtype);
     }
     if let Some(known) = seen.borrow().get(&(id, depth)) {
         return *known;
     }
     // A class that contains itself has no bounds by itself.
-    seen.borrow_mut().insert((id, depth), ALL);
-    let dtype = graph.type_of(id).dtype;
+    seen.borrow_mut().insert((id, depth), all(dtype));
     let of = |n: &ENode| node(graph, n, dtype, depth - 1, seen);
     let found = graph.egg[id].nodes.iter().map(of);
-    let out = found.fold(ALL, |a, b| (a.0.max(b.0), a.1.min(b.1)));
+    let out = found.fold(all(dtype), |a, b| (a.0.max(b.0), a.1.min(b.1)));
     seen.borrow_mut().insert((id, depth), out);
     out
 }
@@ -58,16 +63,21 @@ fn node(graph: &Graph, n: &ENode, dtype: DType, depth: usize, seen: &Seen) -> In
     let Head::Apply(call, _) = n.head else { return ALL };
     let CallKind::Op(meanings) = &graph.library.call(call).kind else { return ALL };
     let [meaning] = meanings.as_slice() else { return ALL };
-    let out = IntervalReader { graph, node: n, depth, seen }.of(&meaning.value);
-    // Integers wrap around beyond their type.
-    let is_exact = |v: f64| v.is_infinite() || dtype.is_exact(v);
-    if out.0.is_nan() || out.1.is_nan() || !is_exact(out.0) || !is_exact(out.1) { ALL } else { out }
+    let ends = all(dtype);
+    let out = IntervalReader { graph, node: n, dtype, depth, seen }.of(&meaning.value);
+    // The extreme of nothing is infinite, or an end of the type.
+    let inside = |v: f64, end: f64| if v.is_infinite() { end } else { v };
+    match out.0.is_nan() || out.1.is_nan() {
+        true => ends,
+        false => (inside(out.0, ends.0), inside(out.1, ends.1)),
+    }
 }
 
 /// One application whose meaning is read.
 struct IntervalReader<'a> {
     graph: &'a Graph,
     node: &'a ENode,
+    dtype: DType,
     depth: usize,
     seen: &'a Seen,
 }
@@ -89,9 +99,9 @@ impl IntervalReader<'_> {
         match &e.kind {
             ExprKind::Int(v) => (*v as f64, *v as f64),
             ExprKind::Float(v) => (*v, *v),
-            ExprKind::Unary(UnaryOp::Neg, a) => monotone(self.of(a), |v| -v),
+            ExprKind::Unary(UnaryOp::Neg, a) => self.computed(monotone(self.of(a), |v| -v)),
             ExprKind::Read(r) => self.element(r),
-            ExprKind::Binary(op, a, b) => binary(*op, self.of(a), self.of(b)),
+            ExprKind::Binary(op, a, b) => self.computed(binary(*op, self.of(a), self.of(b))),
             ExprKind::Reduce(r) if matches!(r.monoid, Monoid::Max | Monoid::Min) => {
                 // No elements have an infinite one.
                 let (low, high) = self.of(&r.body);
@@ -106,7 +116,13 @@ impl IntervalReader<'_> {
                 (a.0.min(b.0), a.1.max(b.1))
             }
             ExprKind::Call(f, args) => match args.as_slice() {
-                [x] => function(*f, self.of(x)),
+                [x] => self.computed(function(*f, self.of(x))),
+                // A conversion to floats keeps bounds that are numbers of the type.
+                [x, _] if *f == Function::Cast && self.dtype.is_float() => {
+                    let (low, high) = self.of(x);
+                    let kept = |v: f64| v.is_finite() && !self.dtype.overflows(v);
+                    if kept(low) && kept(high) { (low, high) } else { ALL }
+                }
                 [a, b] => match (f, self.of(a), self.of(b)) {
                     (Function::Maximum, a, b) => (a.0.max(b.0), a.1.max(b.1)),
                     (Function::Minimum, a, b) => (a.0.min(b.0), a.1.min(b.1)),
@@ -116,6 +132,12 @@ impl IntervalReader<'_> {
             },
             _ => ALL,
         }
+    }
+
+    /// The bounds of what is computed: integers wrap around beyond their type.
+    fn computed(&self, out: Interval) -> Interval {
+        let kept = |v: f64| self.dtype.is_float() || v.is_finite() && self.dtype.is_exact(v);
+        if kept(out.0) && kept(out.1) { out } else { all(self.dtype) }
     }
 
     fn element(&self, r: &Read) -> Interval {

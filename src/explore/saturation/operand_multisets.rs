@@ -1,16 +1,18 @@
-//! Congruence modulo associativity and commutativity: classes that apply one operator to one multiset of operands are one class.
+//! Congruence modulo commutativity and, where an operator has it, associativity: classes that apply one operator to one multiset
+//! of operands are one class.
 //!
 //! Matching looks through nests of such an operator ([`crate::matcher::flatten`]) and therefore never adds the other orders and
 //! groupings of a sum; two of them that a program, or a law, has spelled are joined here. Adds no node.
 
 use crate::graph::Graph;
-use crate::graph::language::Head;
-use crate::matcher::flatten::FlatViewCache;
+use crate::graph::language::{ENode, Head};
+use crate::matcher::flatten::{FlatView, FlatViewCache};
 use crate::proof::log::Reason;
 use egg::Id;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::CallId;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// What is computed: an operator, its operands in the order of their classes, and the number among them.
 type Multiset = (CallId, Vec<Id>, Option<u64>);
@@ -34,7 +36,11 @@ fn equal(graph: &Graph, classes: &[Id], exact: bool) -> Vec<(Id, Id)> {
     for &class in classes {
         let class = graph.egg.find(class);
         for call in operators(graph, class) {
-            for view in flat.views(graph, call, class).iter() {
+            let views = match graph.library.call(call).associative {
+                true => flat.views(graph, call, class),
+                false => Rc::new(pairs(graph, call, class)),
+            };
+            for view in views.iter() {
                 if !is_number_kept(graph.type_of(class).dtype, view.scalar) {
                     continue;
                 }
@@ -60,7 +66,19 @@ fn is_number_kept(dtype: DType, number: Option<f64>) -> bool {
     v.is_finite() && (stored - v).abs() <= most
 }
 
-/// The commutative, associative operators that a class applies, each once.
+/// The operands of a commutative operator that is not regrouped.
+fn pairs(graph: &Graph, call: CallId, class: Id) -> Vec<FlatView> {
+    let nodes = graph.egg[class].nodes.iter();
+    let of_call = nodes.filter(|n| matches!(n.head, Head::Apply(c, _) if c == call));
+    let view = |n: &ENode| {
+        let mut operands: Vec<Id> = n.args.iter().map(|a| graph.egg.find(*a)).collect();
+        operands.sort_unstable();
+        FlatView { operands, scalar: None }
+    };
+    of_call.map(view).collect()
+}
+
+/// The commutative operators that a class applies, each once.
 fn operators(graph: &Graph, class: Id) -> Vec<CallId> {
     let mut out: Vec<CallId> = graph.egg[class]
         .nodes
@@ -69,7 +87,7 @@ fn operators(graph: &Graph, class: Id) -> Vec<CallId> {
             Head::Apply(c, _) if n.args.len() == 2 => Some(c),
             _ => None,
         })
-        .filter(|c| graph.library.call(*c).commutative && graph.library.call(*c).associative)
+        .filter(|c| graph.library.call(*c).commutative)
         .collect();
     out.sort_unstable();
     out.dedup();

@@ -126,12 +126,7 @@ impl<'l> Evaluation<'l> {
     }
 
     /// A list with an entry for each axis of a segment or list, those that are told apart one by one.
-    fn expanded(
-        &self,
-        name: &Name,
-        space: &Space,
-        entry: &dyn Fn(Name) -> Atom,
-    ) -> Outcome<List> {
+    fn expanded(&self, name: &Name, space: &Space, entry: &dyn Fn(Name) -> Atom) -> Outcome<List> {
         let Some(kinds) = self.kinds(name) else {
             return Ok(List::each(space.clone(), self.atom(entry(name.clone()))));
         };
