@@ -4,12 +4,13 @@
 
 use crate::names;
 use crate::pipeline::Fp;
-use mlc_dsl::ir::Program;
+use mlc_dsl::ir::{Program, Value};
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_explore::{Explored, Limits, explore};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Instances that are tried of each law.
 const INSTANCES: usize = 3;
@@ -49,24 +50,55 @@ impl Derivation {
 }
 
 /// For each law of the texts from number `first` on whether the laws of the texts before derive it.
-pub fn derivations(library: &Arc<Library>, first: u32, seed: u64) -> Vec<Derivation> {
+pub fn derivations(
+    library: &Arc<Library>,
+    first: u32,
+    seed: u64,
+    threads: usize,
+    done: &(dyn Fn() + Sync),
+) -> Vec<Derivation> {
+    let asked = library.laws.iter().filter(|l| l.source.file >= first);
+    let asked: Vec<&Law> = asked.filter(|l| l.origin == LawOrigin::Rule).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut out = Vec::new();
+        while let Some((i, law)) = {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            asked.get(i).map(|law| (i, *law))
+        } {
+            out.push((i, derive(library, law, first, seed)));
+            done();
+        }
+        out
+    };
+    let mut found: Vec<(usize, Derivation)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut out = work();
+        for other in others {
+            match other.join() {
+                Ok(more) => out.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        out
+    });
+    found.sort_by_key(|(i, _)| *i);
+    found.into_iter().map(|(_, d)| d).collect()
+}
+
+/// Whether the laws of the texts before number `first` derive a law.
+pub fn derive(library: &Arc<Library>, law: &Law, first: u32, seed: u64) -> Derivation {
     let known: Vec<u32> = (0u32..)
         .zip(&library.laws)
         .filter(|(_, l)| l.source.file < first && Fp::Reorder.admits(l.error))
         .map(|(i, _)| i)
         .collect();
-    let asked = library.laws.iter().filter(|l| l.source.file >= first);
-    let asked = asked.filter(|l| l.origin == LawOrigin::Rule);
-    asked.map(|law| derive(library, law, &known, seed)).collect()
-}
-
-fn derive(library: &Arc<Library>, law: &Law, known: &[u32], seed: u64) -> Derivation {
     let programs = mlc_verify::instances(library, law, INSTANCES, seed);
     let mut by = BTreeSet::new();
     let (instances, mut derived) = (programs.len(), 0);
     for program in programs {
         let sides = sides(&program);
-        let explored = explore(library.clone(), program, known, &Limits::default());
+        let explored = explore(library.clone(), program, &known, &Limits::default());
         if sides.iter().all(|(l, r)| explored.are_equal(*l, *r)) {
             derived += 1;
             by.extend(reasons(&explored, &sides));
@@ -76,13 +108,13 @@ fn derive(library: &Arc<Library>, law: &Law, known: &[u32], seed: u64) -> Deriva
 }
 
 /// The outputs of the left side, each with that of the right.
-fn sides(program: &Program) -> Vec<(mlc_dsl::ir::Value, mlc_dsl::ir::Value)> {
+fn sides(program: &Program) -> Vec<(Value, Value)> {
     let (left, right) = program.outputs.split_at(program.outputs.len() / 2);
     left.iter().zip(right).map(|((_, l), (_, r))| (*l, *r)).collect()
 }
 
 /// What a proof that the sides are equal rests on.
-fn reasons(explored: &Explored, sides: &[(mlc_dsl::ir::Value, mlc_dsl::ir::Value)]) -> Vec<String> {
+fn reasons(explored: &Explored, sides: &[(Value, Value)]) -> Vec<String> {
     let Some(proof) = explored.prove_equal(sides) else { return vec![] };
     proof.steps.iter().map(|s| names::reason(explored.library(), s.reason)).collect()
 }

@@ -127,7 +127,14 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         text.push_str(&format!("\n{commutations}"));
     }
     let derivations = match args.derive {
-        true => derivation::derivations(&library, first, args.common.seed),
+        true => {
+            let own = library.laws.iter().filter(|l| l.source.file >= first);
+            let bar = args.common.screen.progress("derivations", own.count());
+            let (seed, threads) = (args.common.seed, args.common.threads());
+            let found = derivation::derivations(&library, first, seed, threads, &|| bar.inc(1));
+            bar.finish_and_clear();
+            found
+        }
         false => vec![],
     };
     derivations.iter().for_each(|d| text.push_str(&d.human()));
