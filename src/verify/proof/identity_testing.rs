@@ -71,6 +71,9 @@ const MOST_POINTS: usize = 6;
 /// Integers are drawn from no more than that many.
 const MOST_INDICES: i64 = 16;
 
+/// Whole numbers below this are the same in the field.
+const MOST_WHOLE: f64 = 9e15;
+
 /// Evaluations whose point lies on a pole, or whose index does not exist.
 const RETRIES: usize = 8;
 
@@ -208,7 +211,12 @@ fn elements(
     let low = rule.low.map_or(0, |l| l.ceil() as i64);
     let high = rule.high.map_or(low.saturating_add(least - 1), |h| h.floor() as i64);
     let low = low.max(high.saturating_sub(MOST_INDICES));
+    let only =
+        rule.low.filter(|l| rule.high == Some(*l) && l.fract() == 0.0 && l.abs() < MOST_WHOLE);
     let one = |rng: &mut Random| match dtype {
+        d if d.is_float() && only.is_some() => {
+            Element::Number(FieldElement::whole(only.unwrap_or_default()))
+        }
         d if d.is_float() => Element::Number(FieldElement::variable(1 + rng.bits() % (P - 1))),
         DType::Bool => Element::Int(rng.below(2) as i64),
         _ => Element::Int(rng.between(low, high)),

@@ -109,6 +109,12 @@ impl FieldElement {
         FieldElement { value, top: 0, bottom: 0 }
     }
 
+    /// A whole number.
+    pub(crate) fn whole(v: f64) -> FieldElement {
+        let size = FieldElement::fixed(v.abs() as u64 % P);
+        if v < 0.0 { size.negative() } else { size }
+    }
+
     /// An input or a hash: a variable.
     pub(crate) fn variable(value: u64) -> FieldElement {
         FieldElement { value, top: 1, bottom: 0 }
