@@ -15,6 +15,7 @@ use mlc_verify::{
     CheckOptions, Counterexample, Exactness, Outcome, check_law, prove_for_every_size,
 };
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 /// A changed rule.
 #[derive(Clone, Debug)]
@@ -46,7 +47,12 @@ pub enum Fate {
 
 /// Every mutant of the shipped rules that the language admits, in the order of the texts, and the library
 /// that holds them.
-pub fn mutants() -> (Vec<Mutant>, Library) {
+pub fn mutants() -> &'static (Vec<Mutant>, Library) {
+    static MUTANTS: OnceLock<(Vec<Mutant>, Library)> = OnceLock::new();
+    MUTANTS.get_or_init(made)
+}
+
+fn made() -> (Vec<Mutant>, Library) {
     let mut all = Vec::new();
     for s in stdlib::sources().iter().filter(|s| s.name.contains("rules/laws/")) {
         let (parsed, diags) = parse(&s.text);

@@ -24,7 +24,7 @@ use evaluation::{Evaluation, Known, Tensor};
 use integer::{Atom, Int};
 use list::{AxisKind, List, Part, Stuck};
 use mlc_backends::reference::{Algebra, Cmp, RealOp};
-use mlc_dsl::library::{DTypePattern, Law, Name};
+use mlc_dsl::library::{DTypePattern, Law, Library, Name};
 use mlc_dsl::random::Random;
 use std::collections::HashMap;
 use value::{Factor, Value, Values};
@@ -32,6 +32,9 @@ use value::{Factor, Value, Values};
 /// Cases of one law at most, and what may be learned of axes and extents before that.
 const MOST_CASES: usize = 64;
 const MOST_TRIES: usize = 40;
+
+/// Bytes of stack of a proof.
+const STACK: usize = 256 << 20;
 
 /// Points at which what is written differently is compared.
 const POINTS: usize = 2;
@@ -44,6 +47,19 @@ pub(crate) fn prove(facts: &LawFacts<'_>, rng: &mut Random) -> Result<(), String
     if facts.each {
         return Err("it is of a family".into());
     }
+    let (library, law) = (facts.library, facts.law);
+    // Meanings nest in meanings: how deep is bounded, and the stack has room for it.
+    std::thread::scope(|scope| {
+        let proof = std::thread::Builder::new().stack_size(STACK);
+        match proof.spawn_scoped(scope, || prove_law(library, law, rng)).map(|t| t.join()) {
+            Ok(Ok(proof)) => proof,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(e) => Err(format!("no thread could be started: {e}")),
+        }
+    })
+}
+
+fn prove_law(library: &Library, law: &Law, rng: &mut Random) -> Result<(), String> {
     let mut open = vec![Known::default()];
     let (mut cases, mut tries) = (1, 0);
     while let Some(known) = open.pop() {
@@ -51,7 +67,7 @@ pub(crate) fn prove(facts: &LawFacts<'_>, rng: &mut Random) -> Result<(), String
         if tries > MOST_TRIES + MOST_CASES {
             return Err("it has too many cases".into());
         }
-        match attempt(facts, known.clone(), rng) {
+        match attempt(library, law, known.clone(), rng) {
             Ok(()) => {}
             Err(Stuck::Unsupported(why)) => return Err(why),
             Err(Stuck::Axes(name, kinds)) => {
@@ -114,10 +130,9 @@ fn is_real(law: &Law) -> bool {
     })
 }
 
-fn attempt(facts: &LawFacts<'_>, known: Known, rng: &mut Random) -> Result<(), Stuck> {
-    let law = facts.law;
+fn attempt(library: &Library, law: &Law, known: Known, rng: &mut Random) -> Result<(), Stuck> {
     let real = is_real(law);
-    let mut e = Evaluation::new(facts.library, law, known, real);
+    let mut e = Evaluation::new(library, law, known, real);
     e.learn()?;
     for (left, right) in law.left.iter().zip(&law.right) {
         let sides = [left, right].map(|s| Tensor::Term(0, s.root));

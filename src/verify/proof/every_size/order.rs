@@ -122,6 +122,15 @@ impl Values {
         if matches!(own, Factor::Reduce(..)) || own.values().is_empty() {
             return Ok(Value::from([(vec![factor], 1)]));
         }
+        self.deeper(|values| values.plain_function(own, order, open))
+    }
+
+    fn plain_function(
+        &mut self,
+        own: Factor,
+        order: &Order,
+        open: &mut Option<Value>,
+    ) -> Outcome<Value> {
         let mut values = Vec::new();
         for v in own.values() {
             values.push(self.plain(v, order, open)?);

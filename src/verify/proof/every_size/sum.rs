@@ -38,7 +38,7 @@ impl Values {
             };
         }
         if monoid == Monoid::Sum {
-            return self.sum(over, body);
+            return self.deeper(|values| values.sum(over, body));
         }
         let (bounds, body) = self.numbered(over, body)?;
         Ok(self.of(Factor::Reduce(monoid, bounds, body)))
@@ -94,11 +94,12 @@ impl Values {
                 let (own, body) = self.renamed(&own, &body)?;
                 let rest = self.product_of(factors, at)?;
                 let body = self.times(&rest, &body)?;
-                return self.sum(&[over, &own].concat(), &body);
+                let all = [over, &own].concat();
+                return self.deeper(|values| values.sum(&all, &body));
             }
         }
         match self.as_range(over, factors)? {
-            Some((over, body)) => self.sum(&over, &body),
+            Some((over, body)) => self.deeper(|values| values.sum(&over, &body)),
             None => self.parted(over, factors),
         }
     }

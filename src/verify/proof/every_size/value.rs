@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 /// Summands of a value at most.
 const MOST: usize = 256;
 
+/// Values in values at most.
+const DEPTH: usize = 200;
+
 /// A polynomial: products of factors, by their numbers in order, each with its coefficient.
 pub(crate) type Value = BTreeMap<Vec<u32>, u64>;
 
@@ -84,11 +87,21 @@ pub(crate) struct Values {
     pub knowledge: Knowledge,
     /// Variables whose elements are truth values.
     pub truths: std::collections::BTreeSet<usize>,
+    /// How deep values nest in values where one is computed.
+    pub(super) depth: usize,
     /// Indices of the reductions around what is computed.
     pub open: Vec<u32>,
 }
 
 impl Values {
+    /// Computes what lies within a value, unless it nests too deep.
+    pub(crate) fn deeper<T>(&mut self, f: impl FnOnce(&mut Values) -> Outcome<T>) -> Outcome<T> {
+        self.depth += 1;
+        let out = if self.depth > DEPTH { unsupported("it nests too deep") } else { f(self) };
+        self.depth -= 1;
+        out
+    }
+
     /// A new index.
     pub(crate) fn index(&mut self) -> u32 {
         self.next += 1;
@@ -392,6 +405,14 @@ impl Values {
     }
 
     fn moved_factor(
+        &mut self,
+        factor: u32,
+        f: &mut dyn FnMut(&Atom) -> Option<Int>,
+    ) -> Outcome<Value> {
+        self.deeper(|values| values.moved_within(factor, f))
+    }
+
+    fn moved_within(
         &mut self,
         factor: u32,
         f: &mut dyn FnMut(&Atom) -> Option<Int>,

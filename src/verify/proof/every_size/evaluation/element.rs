@@ -10,9 +10,22 @@ use mlc_dsl::expr::{Elem, Expr, ExprKind, IndexVar, Meaning, Reduce};
 use mlc_dsl::library::CallKind;
 use mlc_dsl::term::TermKind;
 
+/// Operators in operators at most.
+const DEPTH: usize = 200;
+
 impl Evaluation<'_> {
     /// The element of a tensor at an index.
     pub(crate) fn element(&mut self, t: Tensor, index: &List) -> Outcome<Value> {
+        self.nesting += 1;
+        let out = match self.nesting > DEPTH {
+            true => unsupported("its operators nest too deep"),
+            false => self.element_within(t, index),
+        };
+        self.nesting -= 1;
+        out
+    }
+
+    fn element_within(&mut self, t: Tensor, index: &List) -> Outcome<Value> {
         self.step()?;
         let (t, output) = self.resolved(t)?;
         let (scope, id) = match t {

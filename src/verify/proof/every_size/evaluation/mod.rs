@@ -78,6 +78,7 @@ pub(crate) struct Evaluation<'l> {
     /// Names of a scope's axes that are those of a term's result.
     results: HashMap<(usize, Name), Item>,
     steps: usize,
+    nesting: usize,
 }
 
 /// What a meaning is evaluated with.
@@ -109,6 +110,7 @@ impl<'l> Evaluation<'l> {
             bodies: HashMap::new(),
             results: HashMap::new(),
             steps: 0,
+            nesting: 0,
         }
     }
 
