@@ -4,6 +4,7 @@
 mod cuda_code;
 mod explain;
 mod filetests;
+mod identities;
 mod mutants;
 mod nodes;
 mod operators;

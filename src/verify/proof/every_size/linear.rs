@@ -49,7 +49,7 @@ impl<K: Ord + Clone + Default> Inequality<K> {
             *self.terms.entry(one.clone()).or_default() -= 1;
             self.strict = false;
         }
-        let unknowns = self.terms.iter().filter(|(k, _)| integers && **k != one || !integers);
+        let unknowns = self.terms.iter().filter(|(k, _)| !integers || **k != one);
         let common = unknowns.fold(0, |g, (_, c)| gcd(g, c.unsigned_abs())) as i64;
         if self.terms.keys().all(|k| *k == one) {
             return self.is_impossible().then_some(self);

@@ -146,18 +146,21 @@ impl Values {
             known
         };
         match (&own, values.as_slice()) {
-            (Factor::Less(..), [a, b]) => match sign(self, &add(b, &negative(a))) {
-                Some(s) => return Ok(if s > 0 { one } else { Value::new() }),
-                None => {}
-            },
-            (Factor::AtMost(..), [a, b]) => match sign(self, &add(b, &negative(a))) {
-                Some(s) => return Ok(if s >= 0 { one } else { Value::new() }),
-                None => {}
-            },
-            (Factor::Equal(..), [a, b]) => match sign(self, &add(a, &negative(b))) {
-                Some(s) => return Ok(if s == 0 { one } else { Value::new() }),
-                None => {}
-            },
+            (Factor::Less(..), [a, b]) => {
+                if let Some(s) = sign(self, &add(b, &negative(a))) {
+                    return Ok(if s > 0 { one } else { Value::new() });
+                }
+            }
+            (Factor::AtMost(..), [a, b]) => {
+                if let Some(s) = sign(self, &add(b, &negative(a))) {
+                    return Ok(if s >= 0 { one } else { Value::new() });
+                }
+            }
+            (Factor::Equal(..), [a, b]) => {
+                if let Some(s) = sign(self, &add(a, &negative(b))) {
+                    return Ok(if s == 0 { one } else { Value::new() });
+                }
+            }
             (Factor::Extreme { largest, .. }, all) => {
                 let mut kept: Vec<Value> = Vec::new();
                 for v in all {
