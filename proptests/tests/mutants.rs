@@ -33,11 +33,11 @@ fn mutants_are_refuted() {
     assert!(all.len() > 1000, "{} mutants", all.len());
     let (mut killed, mut unlucky, mut blind) = (0, Vec::new(), Vec::new());
     for m in all.iter().filter(|m| is_taken(&m.of, &m.change)) {
-        match fate_of(&library, m, AGAIN) {
+        match fate_of(library, m, AGAIN) {
             Fate::Killed => killed += 1,
             Fate::Missed(why) => {
                 let case = format!("{} ({}): {why}", m.of, m.change);
-                match SEEDS.into_iter().any(|seed| refuted(&library, m, seed)) {
+                match SEEDS.into_iter().any(|seed| refuted(library, m, seed)) {
                     true => unlucky.push(case),
                     false => blind.push(case),
                 }
@@ -58,7 +58,7 @@ fn no_false_mutant_is_proved_for_every_size() {
     let (all, library) = mutants();
     let mut wrong = Vec::new();
     for m in all.iter().filter(|m| !m.change.contains("error")).step_by(PROOFS) {
-        let refuted = refuted_though_proved(&library, m);
+        let refuted = refuted_though_proved(library, m);
         wrong.extend(refuted.map(|why| format!("{} ({}): {why}", m.of, m.change)));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

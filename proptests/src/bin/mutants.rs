@@ -41,7 +41,7 @@ fn main() -> ExitCode {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     chosen.get(i).map(|m| (i, *m))
                 } {
-                    let fate = fate_of(&library, m, AGAIN);
+                    let fate = fate_of(library, m, AGAIN);
                     if let Fate::Missed(why) = &fate {
                         eprintln!("{i} of {}: missed {} ({}): {why}", chosen.len(), m.of, m.change);
                     }
