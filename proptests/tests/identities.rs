@@ -1,6 +1,6 @@
 //! Identities of other systems (`tests/filetests/identities`): the shipped laws find their sides equal, and those that are false are refuted.
 //!
-//! A part of them, chosen by name; `mlc-rewrite check --derive` goes through all.
+//! A part of them, every so many of each text; `mlc-rewrite check --derive` goes through all.
 
 use mlc_dsl::diagnostics::Severity;
 use mlc_dsl::library::{Law, LawOrigin, Library};
