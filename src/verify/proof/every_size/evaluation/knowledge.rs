@@ -49,7 +49,10 @@ impl Evaluation<'_> {
     ) -> Outcome<()> {
         for e in conditions {
             if let ExprKind::Test(p, args) = &e.kind {
-                self.learn_predicate(*p, args);
+                // An operator's own parameters are no variables of the law, whatever their names.
+                if names.is_none() {
+                    self.learn_predicate(*p, args);
+                }
                 continue;
             }
             match self.expr(scope, names, e) {
