@@ -30,6 +30,14 @@ pub(crate) enum Condition {
 use Condition::{All, Any, AtLeastZero, Every, Known, Not, Zero};
 
 impl Condition {
+    /// It holds alone, or for every axis of a space.
+    pub(crate) fn at(self, space: Option<&Space>) -> Condition {
+        match space {
+            None => self,
+            Some(space) => Every(space.clone(), Box::new(self)),
+        }
+    }
+
     /// The contrary.
     pub(crate) fn negated(self) -> Condition {
         match self {

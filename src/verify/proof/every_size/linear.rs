@@ -121,6 +121,7 @@ pub(crate) fn relevant<K: Ord + Clone + Default>(
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+/// The greatest common divisor.
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -100,6 +100,24 @@ impl Part {
         i
     }
 
+    /// The axes of a stretch.
+    pub(crate) fn space(&self) -> Option<&Space> {
+        match self {
+            Part::One(_) => None,
+            Part::Each(space, _) => Some(space),
+        }
+    }
+
+    /// Of positions: the first of them.
+    fn first(&self) -> Outcome<Int> {
+        match self {
+            Part::One(at) => Ok(at.clone()),
+            Part::Each(space, at) => {
+                small(at.plus(-1, &Int::from(Atom::Position(space.base.clone()))))
+            }
+        }
+    }
+
     /// The same part with another entry.
     pub(crate) fn with(&self, entry: Int) -> Part {
         match self {
@@ -294,14 +312,10 @@ impl List {
                 i if matches!(self.0[i], Part::One(_)) => Ok(i),
                 _ => unsupported("a position lies within a segment"),
             },
-            Part::Each(space, at) => {
-                let own = Int::from(Atom::Position(space.base.clone()));
-                let first = small(at.plus(-1, &own))?;
-                match self.at(&first)? {
-                    i if matches!(&self.0[i], Part::Each(s, _) if s.base == space.base) => Ok(i),
-                    _ => unsupported("positions are none of a segment"),
-                }
-            }
+            Part::Each(space, _) => match self.at(&position.first()?)? {
+                i if matches!(&self.0[i], Part::Each(s, _) if s.base == space.base) => Ok(i),
+                _ => unsupported("positions are none of a segment"),
+            },
         }
     }
 
@@ -446,14 +460,7 @@ impl List {
         loop {
             let mut next = None;
             for (i, (position, _)) in left.iter().enumerate() {
-                let begins = match position {
-                    Part::One(at) => *at == before,
-                    Part::Each(space, at) => {
-                        let own = Int::from(Atom::Position(space.base.clone()));
-                        small(at.plus(-1, &own))? == before
-                    }
-                };
-                if begins {
+                if position.first()? == before {
                     next = Some(i);
                 }
             }
@@ -483,17 +490,10 @@ impl List {
             let mut place = Int::from(0);
             let mut found = None;
             for part in &self.0 {
-                let says = match part {
-                    Part::One(at) => *at == before,
-                    Part::Each(space, at) => {
-                        if permuted_segment(part).is_some() {
-                            return unsupported("a permutation is not known");
-                        }
-                        let own = Int::from(Atom::Position(space.base.clone()));
-                        small(at.plus(-1, &own))? == before
-                    }
-                };
-                if says {
+                if permuted_segment(part).is_some() {
+                    return unsupported("a permutation is not known");
+                }
+                if part.first()? == before {
                     let entry = match part {
                         Part::One(_) => Part::One(place.clone()),
                         Part::Each(space, _) => {

@@ -22,7 +22,7 @@ use crate::law::facts::LawFacts;
 use condition::Condition;
 use evaluation::{Evaluation, Known, Tensor};
 use integer::{Atom, Int};
-use list::{AxisKind, List, Part, Stuck};
+use list::{AxisKind, List, Stuck};
 use mlc_backends::reference::{Algebra, Cmp, RealOp};
 use mlc_dsl::library::{DTypePattern, Law, Library, Name};
 use mlc_dsl::random::Random;
@@ -142,10 +142,7 @@ fn attempt(library: &Library, law: &Law, known: Known, rng: &mut Random) -> Resu
         let mut index = Vec::new();
         for part in &shape.0 {
             let number = e.values.index();
-            let space = match part {
-                Part::One(_) => None,
-                Part::Each(space, _) => Some(space.clone()),
-            };
+            let space = part.space().cloned();
             let bound = value::Bound { index: number, range: part.entry().clone(), space };
             e.values.learn_range(&bound);
             index.push(part.with(Int::from(Atom::Index(number))));

@@ -1,6 +1,6 @@
 //! Cases of the order of values: maxima, absolute values and comparisons become plain once it is known which of two values is larger.
 
-use super::linear::{Inequality, is_contradiction, relevant};
+use super::linear::{Inequality, gcd, is_contradiction, relevant};
 use super::list::{Outcome, unsupported};
 use super::value::{Factor, Value, Values, add, negative};
 use crate::proof::prime_field::{P, inverse, mul};
@@ -324,7 +324,7 @@ impl Values {
         let fractions: Vec<(Vec<u32>, (i64, i64))> = fractions.collect::<Option<_>>()?;
         let mut common: i64 = 1;
         for (_, (_, d)) in &fractions {
-            common = common.checked_mul(d / gcd(common, *d))?;
+            common = common.checked_mul(d / gcd(common.unsigned_abs(), d.unsigned_abs()) as i64)?;
         }
         let terms = fractions.into_iter().map(|(f, (n, d))| Some((f, n.checked_mul(common / d)?)));
         Some(Inequality { terms: terms.collect::<Option<_>>()?, strict })
@@ -406,8 +406,4 @@ fn fraction(c: u64) -> Option<(i64, i64)> {
         small.then_some((r.1 as i64 * sign, s.1.abs()))
     };
     reconstruct(c)
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -3,15 +3,12 @@
 use super::condition::Condition;
 use super::integer::{Atom, Int};
 use super::list::{Outcome, Stuck, small, unsupported};
-use super::value::{Bound, Factor, Value, Values, add, scaled};
+use super::value::{Bound, Factor, MOST, Value, Values, add, scaled};
 use itertools::Itertools;
 use mlc_dsl::expr::Monoid;
 
 /// Numbers of indices from here on are those of reductions, by how many they contain.
 const NUMBERED: u32 = 1 << 24;
-
-/// Summands of a value at most.
-const MOST: usize = 256;
 
 /// Ways to number the indices of a reduction that are compared at most.
 const WAYS: usize = 64;
@@ -53,11 +50,7 @@ impl Values {
         }
         for i in [Some(index), last].into_iter().flatten() {
             let within = Condition::AtLeastZero(i);
-            let within = match &bound.space {
-                None => within,
-                Some(space) => Condition::Every(space.clone(), Box::new(within)),
-            };
-            self.knowledge.learn(&within);
+            self.knowledge.learn(&within.at(bound.space.as_ref()));
         }
     }
 

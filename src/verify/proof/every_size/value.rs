@@ -18,7 +18,7 @@ use mlc_dsl::library::Name;
 use std::collections::BTreeMap;
 
 /// Summands of a value at most.
-const MOST: usize = 256;
+pub(super) const MOST: usize = 256;
 
 /// Values in values at most.
 const DEPTH: usize = 200;

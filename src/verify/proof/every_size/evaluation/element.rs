@@ -6,7 +6,7 @@ use super::super::item::Item;
 use super::super::list::{List, Outcome, Part, small, unsupported};
 use super::super::value::{Bound, Factor, Value};
 use super::{Application, Evaluation, Frame, Scope, Tensor};
-use mlc_dsl::expr::{Elem, Expr, ExprKind, IndexVar, Meaning, Reduce};
+use mlc_dsl::expr::{Expr, ExprKind, IndexVar, Meaning, Reduce};
 use mlc_dsl::library::CallKind;
 use mlc_dsl::term::TermKind;
 
@@ -99,17 +99,7 @@ impl Evaluation<'_> {
                 None => unsupported("an index has no value"),
             },
             ExprKind::Read(read) => {
-                let mut index = Vec::new();
-                for elem in &read.index {
-                    match elem {
-                        Elem::One(e) => {
-                            let i = self.meant(frame, e)?.int(&mut self.values)?;
-                            index.push(Part::One(i));
-                        }
-                        Elem::Splice(e) => index.extend(self.meant(frame, e)?.list()?.0),
-                    }
-                }
-                let index = List(index);
+                let index = self.spliced(&read.index, &mut |s, e| s.meant(frame, e))?;
                 let Some(arg) = frame.of.args.get(read.input).copied() else {
                     return unsupported("it reads its own results");
                 };
@@ -166,17 +156,7 @@ impl Evaluation<'_> {
                 self.call(*f, args)
             }
             ExprKind::List(elems) => {
-                let mut out = Vec::new();
-                for elem in elems {
-                    match elem {
-                        Elem::One(e) => {
-                            let i = self.meant(frame, e)?.int(&mut self.values)?;
-                            out.push(Part::One(i));
-                        }
-                        Elem::Splice(e) => out.extend(self.meant(frame, e)?.list()?.0),
-                    }
-                }
-                Ok(Item::List(List(out)))
+                Ok(Item::List(self.spliced(elems, &mut |s, e| s.meant(frame, e))?))
             }
             ExprKind::Entry(n, at) => {
                 let list = self.name(0, Some(&frame.of.names), n)?.list()?;
@@ -196,10 +176,7 @@ impl Evaluation<'_> {
             let last =
                 small(n.entry().plus(-1, i.entry()).and_then(|d| d.plus(-1, &Int::from(1))))?;
             let both = Condition::AtLeastZero(i.entry().clone()).and(Condition::AtLeastZero(last));
-            out = out.and(match i {
-                Part::One(_) => both,
-                Part::Each(space, _) => Condition::Every(space.clone(), Box::new(both)),
-            });
+            out = out.and(both.at(i.space()));
         }
         Ok(out)
     }
@@ -237,10 +214,7 @@ impl Evaluation<'_> {
             let mut indices = Vec::new();
             for part in &extents.0 {
                 let index = self.values.index();
-                let space = match part {
-                    Part::One(_) => None,
-                    Part::Each(space, _) => Some(space.clone()),
-                };
+                let space = part.space().cloned();
                 bounds.push(Bound { index, range: part.entry().clone(), space });
                 indices.push(part.with(Int::from(Atom::Index(index))));
             }

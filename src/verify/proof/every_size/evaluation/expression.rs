@@ -21,19 +21,6 @@ impl Evaluation<'_> {
         names: Option<&HashMap<Name, Item>>,
         e: &Expr,
     ) -> Outcome<Item> {
-        let list = |s: &mut Self, elems: &[Elem]| -> Outcome<List> {
-            let mut out = Vec::new();
-            for elem in elems {
-                match elem {
-                    Elem::One(e) => {
-                        let i = s.expr(scope, names, e)?.int(&mut s.values)?;
-                        out.push(Part::One(i));
-                    }
-                    Elem::Splice(e) => out.extend(s.expr(scope, names, e)?.list()?.0),
-                }
-            }
-            Ok(List(out))
-        };
         Ok(match &e.kind {
             ExprKind::Int(v) => Item::Int(Int::from(*v)),
             ExprKind::Float(v) => Item::Value(self.values.number(*v)),
@@ -42,7 +29,9 @@ impl Evaluation<'_> {
             ExprKind::Name(n) | ExprKind::Size(n) => return self.name(scope, names, n),
             ExprKind::DTypeVar(n) => Item::TypeVar(n.clone()),
             ExprKind::Type(TypePart::DType, n) => Item::TypeVar(n.clone()),
-            ExprKind::List(elems) => Item::List(list(self, elems)?),
+            ExprKind::List(elems) => {
+                Item::List(self.spliced(elems, &mut |s, e| s.expr(scope, names, e))?)
+            }
             ExprKind::Entry(n, at) => {
                 let l = self.name(scope, names, n)?.list()?;
                 let at = self.expr(scope, names, at)?.int(&mut self.values)?;
@@ -71,6 +60,22 @@ impl Evaluation<'_> {
             }
             _ => return unsupported("an expression is not followed"),
         })
+    }
+
+    /// The list of these elements, each of which `of` evaluates.
+    pub(super) fn spliced(
+        &mut self,
+        elems: &[Elem],
+        of: &mut dyn FnMut(&mut Self, &Expr) -> Outcome<Item>,
+    ) -> Outcome<List> {
+        let mut out = Vec::new();
+        for elem in elems {
+            match elem {
+                Elem::One(e) => out.push(Part::One(of(self, e)?.int(&mut self.values)?)),
+                Elem::Splice(e) => out.extend(of(self, e)?.list()?.0),
+            }
+        }
+        Ok(List(out))
     }
 
     pub(super) fn unary(&mut self, op: UnaryOp, a: Item) -> Outcome<Item> {
@@ -105,10 +110,7 @@ impl Evaluation<'_> {
                     let whole = is_list(&a) && is_list(&b) && matches!(op, Eq | Ne);
                     let (a, b) = paired(a, b)?;
                     let one = |(a, b): (&Part, &Part)| {
-                        let space = match a {
-                            Part::One(_) => None,
-                            Part::Each(space, _) => Some(space.clone()),
-                        };
+                        let space = a.space().cloned();
                         Ok((space, compared(if whole { Eq } else { op }, a.entry(), b.entry())?))
                     };
                     let each: Vec<_> = a.0.iter().zip(&b.0).map(one).collect::<Outcome<_>>()?;

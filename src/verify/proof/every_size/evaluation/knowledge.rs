@@ -127,11 +127,7 @@ impl Evaluation<'_> {
     pub(super) fn at_least_zero(&mut self, extents: &List) {
         for part in &extents.0 {
             let least = Condition::AtLeastZero(part.entry().clone());
-            let least = match part {
-                Part::One(_) => least,
-                Part::Each(space, _) => Condition::Every(space.clone(), Box::new(least)),
-            };
-            self.values.knowledge.learn(&least);
+            self.values.knowledge.learn(&least.at(part.space()));
         }
     }
 

@@ -13,9 +13,7 @@ use super::order::Order;
 use super::value::{Factor, Value, Values};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::DType;
-use mlc_dsl::library::{
-    CallId, Callable, DTypePattern, Dim, Input, Law, Library, Name, TypePattern,
-};
+use mlc_dsl::library::{CallId, DTypePattern, Dim, Input, Law, Library, Name, TypePattern};
 use mlc_dsl::term::{TermId, TermKind, Terms};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -355,24 +353,13 @@ impl<'l> Evaluation<'l> {
         self.learn_conditions(scope, Some(&names), &c.conditions)?;
         let mut outputs = Vec::new();
         for (_, ty) in &c.outputs {
-            outputs.push(self.output_dims(c, ty, &args, &names, scope)?);
+            let Some(dims) = &ty.dims else {
+                return unsupported(format!("`{}` yields any shape", c.name));
+            };
+            outputs.push(self.dims(scope, Some(&names), dims)?);
         }
         let made = Rc::new(Application { call: *call, names, args, outputs });
         self.applications.insert((scope, id), made.clone());
         Ok(made)
-    }
-
-    fn output_dims(
-        &mut self,
-        c: &Callable,
-        ty: &TypePattern,
-        args: &[Tensor],
-        names: &HashMap<Name, Item>,
-        scope: usize,
-    ) -> Outcome<Vec<List>> {
-        match &ty.dims {
-            Some(dims) => self.dims(scope, Some(names), dims),
-            None => unsupported(format!("the shape of `{}` of {} operands", c.name, args.len())),
-        }
     }
 }
