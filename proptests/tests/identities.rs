@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Of so many identities one is taken.
-const EVERY: usize = 12;
+const EVERY: usize = 20;
 
-/// How many of a hundred are derived at least: of all it is 88, and a part of eighty strays from that by up to ten.
-const DERIVED: usize = 75;
+/// How many of a hundred are derived at least: of all it is 92, and a part of ninety strays from that by up to ten.
+const DERIVED: usize = 82;
 
 /// The files of identities: of true ones, or of false ones.
 fn files(are_false: bool) -> Vec<PathBuf> {

@@ -27,7 +27,7 @@ const CASES: [(&str, Style); 12] = [
     ("quotient", Style::Zeros),
     ("transposition", Style::Ordinary),
     ("sign", Style::Ordinary),
-    ("scale", Style::Ordinary),
+    ("small_term", Style::Ordinary),
     ("negative", Style::Ordinary),
     ("large", Style::Large),
     ("zero", Style::Zeros),

@@ -30,8 +30,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    let (all, library) = mutants();
-    let chosen: Vec<_> = all.iter().filter(|m| m.of.starts_with(&law)).step_by(every).collect();
+    let (all, library) = mutants(|m| m.of.starts_with(&law));
+    let chosen: Vec<_> = all.iter().step_by(every).collect();
     let next = AtomicUsize::new(0);
     let fates = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     chosen.get(i).map(|m| (i, *m))
                 } {
-                    let fate = fate_of(library, m, AGAIN);
+                    let fate = fate_of(&library, m, AGAIN);
                     if let Fate::Missed(why) = &fate {
                         eprintln!("{i} of {}: missed {} ({}): {why}", chosen.len(), m.of, m.change);
                     }

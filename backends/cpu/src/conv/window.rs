@@ -72,6 +72,10 @@ impl Window {
                 self.size[i] = (end - first) as usize;
                 self.low[i] = low - first * by;
             }
+            // One tap has no neighbour: memory is not sized by how far away it would be.
+            if self.size[i] == 1 {
+                self.dilation[i] = 1;
+            }
         }
         self
     }

@@ -9,8 +9,17 @@ use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Rule, UnaryOp};
 use std::collections::BTreeSet;
 
 /// The properties of operators that conditions may ask for.
-const PROPERTIES: &[&str] =
-    &["primitive", "increasing", "linear", "odd", "idempotent", "selects", "joins", "count"];
+const PROPERTIES: &[&str] = &[
+    "primitive",
+    "increasing",
+    "linear",
+    "odd",
+    "keeps_zero",
+    "idempotent",
+    "selects",
+    "joins",
+    "count",
+];
 
 impl Writer<'_, '_> {
     /// True if the operators are what every condition on them asks for.
@@ -50,6 +59,7 @@ impl Writer<'_, '_> {
                     "linear" => operator_properties::linear(c(0)?),
                     "idempotent" => operator_properties::idempotent(c(0)?),
                     "odd" => operator_properties::odd(c(0)?),
+                    "keeps_zero" => operator_properties::keeps_zero(c(0)?),
                     "selects" => operator_properties::selects(c(0)?),
                     "joins" => operator_properties::joins(c(0)?, c(1)?),
                     _ => return Err(not_a_condition(e)),

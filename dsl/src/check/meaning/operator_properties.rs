@@ -153,6 +153,11 @@ pub fn linear(c: &Callable) -> bool {
     meaning(c).is_some_and(|e| degree(e) == Some(1)) && c.attrs.is_empty()
 }
 
+/// True if the result is zero, of either sign, where all operands are.
+pub fn keeps_zero(c: &Callable) -> bool {
+    meaning(c).is_some_and(is_zero) && c.attrs.is_empty()
+}
+
 /// The one equation of a pointwise `op`.
 fn meaning(c: &Callable) -> Option<&Expr> {
     let CallKind::Op(meanings) = &c.kind else { return None };
@@ -248,6 +253,42 @@ fn positive(e: &Expr) -> bool {
             number(a).is_some_and(|k| k > 0.0) && floor(b)
                 || number(b).is_some_and(|k| k > 0.0) && floor(a)
         }
+        _ => false,
+    }
+}
+
+/// Functions that are zero at zero, beside those that are odd.
+const ZERO_AT_ZERO: &[Function] = &[
+    Function::Abs,
+    Function::Sqrt,
+    Function::Sign,
+    Function::Floor,
+    Function::Ceil,
+    Function::Round,
+];
+
+/// True if a value is zero where the elements that it is computed from are.
+fn is_zero(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(n) => *n == 0,
+        ExprKind::Float(x) => *x == 0.0,
+        ExprKind::Read(Read { otherwise: None, .. }) => true,
+        ExprKind::Unary(UnaryOp::Neg, a) => is_zero(a),
+        ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => is_zero(a) && is_zero(b),
+        ExprKind::Binary(BinaryOp::Mul, a, b) => {
+            let finite = |e: &Expr| is_zero(e) || number(e).is_some_and(f64::is_finite);
+            finite(a) && finite(b) && (is_zero(a) || is_zero(b))
+        }
+        ExprKind::Binary(BinaryOp::Div, a, b) => {
+            is_zero(a) && number(b).is_some_and(|k| k != 0.0 && !k.is_nan())
+        }
+        ExprKind::Call(f, args) => match args.as_slice() {
+            [a] => is_zero(a) && (ODD.contains(f) || ZERO_AT_ZERO.contains(f)),
+            [a, b] => {
+                matches!(f, Function::Maximum | Function::Minimum) && is_zero(a) && is_zero(b)
+            }
+            _ => false,
+        },
         _ => false,
     }
 }

@@ -208,8 +208,22 @@ impl Extent {
                 let whole = Extent::from_terms(whole.into_iter().map(|(m, c)| (m, c / k)));
                 return &whole + &Extent::from_terms(rest).floor_div(by);
             }
+            if let Some(once) = self.divided_again(k) {
+                return once;
+            }
         }
         Extent::atom(Atom::Div(self.clone(), by.clone()))
+    }
+
+    /// The quotient by `k` of a quotient and a number, as one division: `(n/j + r)/k` is `(n + r*j)/(j*k)`.
+    fn divided_again(&self, k: i64) -> Option<Extent> {
+        let terms = self.terms();
+        let (quotient, rest): (Vec<_>, Vec<_>) = terms.iter().partition(|(m, _)| !m.is_empty());
+        let [(m, 1)] = quotient.as_slice() else { return None };
+        let [(Atom::Div(n, j), 1)] = m.as_slice() else { return None };
+        let j = j.as_const().filter(|&j| j > 0)?;
+        let added = rest.first().map_or(Some(0), |(_, r)| r.checked_mul(j))?;
+        Some((n + &Extent::from(added)).floor_div(&Extent::from(j.checked_mul(k)?)))
     }
 
     /// The remainder that belongs to [`Extent::floor_div`].
@@ -521,6 +535,20 @@ mod tests {
                 let sym = |_: &str| Some(v);
                 assert_eq!(e.eval(&sym), Some((v + 5).div_euclid(k)));
                 assert_eq!(m.eval(&sym), Some((v + 5).rem_euclid(k)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_quotient_of_a_quotient_is_one() {
+        let n = Extent::sym("n");
+        for (j, r, k) in [(3, 0, 2), (2, -1, 5), (4, 7, 3)] {
+            let number = |v: i64| Extent::from(v);
+            let twice = (&n.floor_div(&number(j)) + &number(r)).floor_div(&number(k));
+            assert_eq!(twice, (&n + &number(r * j)).floor_div(&number(j * k)));
+            for v in -20..20i64 {
+                let wanted = (v.div_euclid(j) + r).div_euclid(k);
+                assert_eq!(twice.eval(&|_| Some(v)), Some(wanted));
             }
         }
     }

@@ -140,6 +140,8 @@ pub(crate) enum Stuck {
     Axes(Name, Vec<AxisKind>),
     /// An extent or an attribute is this.
     Equal(Atom, Int),
+    /// A case for each place where the axis of a position can be: at a single axis, or within a segment that begins there.
+    Position(Name, Vec<(Int, Option<Space>)>),
     /// Two cases: with this condition, and without.
     Cases(super::condition::Condition),
 }
@@ -274,35 +276,25 @@ impl List {
             }
             before = small(before.plus(1, &part.length()))?;
         }
-        // The position of one axis parts a segment that was not told apart.
-        if let ([Part::Each(space, _)], Some(Atom::Attr(_))) = (self.0.as_slice(), position.atom())
-            && space.path.is_empty()
-        {
-            let axes = vec![AxisKind::Each(None), AxisKind::One, AxisKind::Each(None)];
-            return Err(Stuck::Axes(space.base.clone(), axes));
+        match position.atom() {
+            Some(Atom::Attr(name)) => Err(Stuck::Position(name.clone(), self.places()?)),
+            _ => unsupported("a position is none of an axis that is named"),
         }
-        if let Some(Atom::Attr(name)) = position.atom()
-            && let Some(place) = self.only_single()?
-        {
-            return Err(Stuck::Equal(Atom::Attr(name.clone()), place));
-        }
-        unsupported("a position is none of an axis that is named")
     }
 
-    /// The position of the only single entry between stretches, if there is just one.
-    fn only_single(&self) -> Outcome<Option<Int>> {
-        let mut before = Int::from(0);
-        let mut found = None;
+    /// Where an axis can be: at each single entry, and within each stretch that was not told apart, by where that begins.
+    fn places(&self) -> Outcome<Vec<(Int, Option<Space>)>> {
+        let (mut before, mut out) = (Int::from(0), Vec::new());
         for part in &self.0 {
-            if let Part::One(_) = part {
-                if found.is_some() {
-                    return Ok(None);
-                }
-                found = Some(before.clone());
-            }
+            let within = match part {
+                Part::One(_) => None,
+                Part::Each(space, _) if space.path.is_empty() => Some(space.clone()),
+                Part::Each(..) => return unsupported("a position is one of a permuted segment"),
+            };
+            out.push((before.clone(), within));
             before = small(before.plus(1, &part.length()))?;
         }
-        Ok(found)
+        Ok(out)
     }
 
     /// The part that an entry of a list of positions stands for.

@@ -22,7 +22,7 @@ use crate::law::facts::LawFacts;
 use condition::Condition;
 use evaluation::{Evaluation, Known, Tensor};
 use integer::{Atom, Int};
-use list::{AxisKind, List, Stuck};
+use list::{AxisKind, List, Space, Stuck};
 use mlc_backends::reference::{Algebra, Cmp, RealOp};
 use mlc_dsl::library::{DTypePattern, Law, Library, Name};
 use mlc_dsl::random::Random;
@@ -81,6 +81,15 @@ fn prove_law(library: &Library, law: &Law, rng: &mut Random) -> Result<(), Strin
             Err(Stuck::Equal(atom, value)) => {
                 open.push(with_equal(known, atom, value)?);
             }
+            Err(Stuck::Position(name, places)) => {
+                cases += places.len().saturating_sub(1);
+                if cases > MOST_CASES {
+                    return Err("it has too many cases".into());
+                }
+                for (place, segment) in places {
+                    open.push(at_place(known.clone(), &name, &place, segment)?);
+                }
+            }
             Err(Stuck::Cases(c)) => {
                 cases += 1;
                 if cases > MOST_CASES {
@@ -106,6 +115,33 @@ fn is_among(known: &Known, axes: &AxisKind, name: &Name) -> bool {
         }
         AxisKind::One | AxisKind::Each(None) => false,
     }
+}
+
+/// What is known where an attribute is the position of a single axis, or of one of a segment, which parts the segment.
+fn at_place(
+    mut known: Known,
+    name: &Name,
+    place: &Int,
+    segment: Option<Space>,
+) -> Result<Known, String> {
+    let attr = Atom::Attr(name.clone());
+    let Some(segment) = segment else { return with_equal(known, attr, place.clone()) };
+    let length = |i: usize| {
+        let base = Name::from(format!("{}.{i}", segment.base));
+        Space { base, ..segment.clone() }.length()
+    };
+    let kinds = vec![AxisKind::Each(None), AxisKind::One, AxisKind::Each(None)];
+    if known.axes.insert(segment.base.clone(), kinds).is_some() {
+        return Err("its axes cannot be told apart".into());
+    }
+    let large = || "its numbers grow too large".to_string();
+    let both = length(0).plus(1, &length(2)).ok_or_else(large)?;
+    let whole = both.plus(1, &Int::from(1)).ok_or_else(large)?;
+    let atom = Atom::Length(segment.clone());
+    let before = &mut |a: &Atom| (*a == atom).then(|| whole.clone());
+    let place = place.substituted(before).ok_or_else(large)?;
+    let place = place.plus(1, &length(0)).ok_or_else(large)?;
+    with_equal(with_equal(known, atom.clone(), whole.clone())?, attr, place)
 }
 
 /// What is known with an atom that is another integer, in everything known so far.
