@@ -59,7 +59,11 @@ impl<'l> LeftSides<'l> {
         if let Some(w) = broken.and_then(|i| wanted.get_mut(i)) {
             *w = false;
         }
-        let extents = rng.pick(EXTENTS);
+        let slots = sample::slots(facts);
+        let extents = match rng.chance(0.15) && slots > 0 {
+            true => Some(ExtentStyle::Empty(rng.below(slots))),
+            false => rng.pick(EXTENTS),
+        };
         let ranges = match rng.below(4) {
             0 if !facts.defined() => RangePolicy::Any(rng.below(64)),
             _ => RangePolicy::No,

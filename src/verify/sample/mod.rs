@@ -193,7 +193,7 @@ pub(super) fn saturated() -> impl Iterator<Item = SamplePlan> {
 }
 
 /// What can be empty: every axis, every segment, and the shapes among the attributes.
-fn slots(facts: &LawFacts) -> usize {
+pub(super) fn slots(facts: &LawFacts) -> usize {
     let shapes = facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Shape);
     facts.axes.len() + facts.segs.len() + usize::from(shapes)
 }
