@@ -12,7 +12,9 @@ use mlc_onnx::named;
 use mlc_onnx::printable;
 use mlc_onnx::{RawModel, import, read_onnx, write_onnx};
 use mlc_proptests::networks::{NETWORKS, spelled};
+use mlc_proptests::{program, sampled};
 use mlc_rewrite::explain::{Explanation, Region, explain, leave_out, name_all, why_not};
+use mlc_rewrite::model::rules_model;
 use mlc_rewrite::names::reason;
 use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
 use mlc_verify::random_inputs;
@@ -40,8 +42,16 @@ fn case(model: RawModel) -> Case {
     case_for("standard", model.program, operators)
 }
 
-fn case_for(target: &str, mut program: Program, operators: Option<HashSet<CallId>>) -> Case {
-    let library = mlc_proptests::library().clone();
+fn case_for(target: &str, program: Program, operators: Option<HashSet<CallId>>) -> Case {
+    case_with(mlc_proptests::library().clone(), target, program, operators)
+}
+
+fn case_with(
+    library: Arc<Library>,
+    target: &str,
+    mut program: Program,
+    operators: Option<HashSet<CallId>>,
+) -> Case {
     name_all(&mut program, &library);
     let (target, limits) = (target.into(), Default::default());
     let options = Options { target, operators, limits, ..mlc_proptests::options(0, 0) };
@@ -69,6 +79,15 @@ fn holds(c: &Case) {
     the_sums_are_those_of_the_plans(c);
     kernels_compute_the_nodes_they_name(c);
     the_laws_named_are_those_that_are_needed(c);
+    what_changes_is_credited(c);
+}
+
+/// Every region that changes says by what.
+#[track_caller]
+fn what_changes_is_credited(c: &Case) {
+    for r in c.told.regions.iter().filter(|r| !r.is_unchanged()) {
+        assert!(!r.laws.is_empty() || !r.steps.is_empty(), "credited to nothing: {r:#?}");
+    }
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -177,6 +196,54 @@ fn spelled_networks_are_explained() {
         holds(&c);
         assert!(!c.told.laws.is_empty());
         assert!(c.told.regions.iter().any(|r| !r.is_unchanged() && !r.laws.is_empty()), "{name}");
+    }
+}
+
+/// The last definition of a text, optimised for the CPU.
+fn text(text: &str) -> Case {
+    let library = mlc_proptests::library_with(text);
+    let name = mlc_proptests::defined(text).last().expect("a definition");
+    let program = rules_model::program(&library, name).expect("a program");
+    case_with(library, "cpu", program, None)
+}
+
+#[test]
+fn what_changes_in_small_texts_is_credited() {
+    for (body, by) in [
+        ("(x: f32[4, 8], d: f32[4, 8]) -> f32[4, 8] = x / sqrt(d * d + 1)", "recip_sqrt"),
+        ("(x: f32[4, 8]) -> f32[8, 4] = transpose(exp(transpose(x, perm=[1, 0])), perm=[1, 0])[a, b]", ""),
+        ("(x: f32[4, 8]) -> f32[4, 8] = x * 2 * 3", ""),
+        ("(x: f32[4, 8]) -> f32[4, 8] = exp(x) + exp(x)", ""),
+        ("(x: f32[4, 8], g: f32[8]) -> f32[4, 8] = sin(x * 0 + g)", ""),
+        ("(x: f32[4, 8], w: f32[8, 6], b: f32[6]) -> f32[4, 6] = relu(x @ w + b)", ""),
+        ("(x: f32[4, 8]) -> f32[4, 8] = 0.5 * x * (1 + erf(x / sqrt(2)))", "gelu"),
+        ("(x: f32[4, 8]) -> f32[4, 8] = x - max(x, axes=[1])[4]", ""),
+        ("(a: f32[4], b: f32[4], c: f32[4]) -> f32[4] = (a + b + c) * (c + (b + a))", ""),
+    ] {
+        let _ = (body, by);
+    }
+}
+
+/// Programs that nobody thought of.
+#[test]
+fn what_changes_in_random_programs_is_credited() {
+    for seed in 0..sampled(60) as u64 {
+        let c = case_for("cpu", program(seed, 20), None);
+        what_changes_is_credited(&c);
+    }
+}
+
+#[test]
+fn what_changes_in_layers_is_credited() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/layers");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("the folder").map(|e| e.expect("an entry").path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "rules"));
+    paths.sort();
+    assert!(paths.len() > 20);
+    for path in paths {
+        let c = text(&std::fs::read_to_string(&path).expect("reads"));
+        what_changes_is_credited(&c);
     }
 }
 

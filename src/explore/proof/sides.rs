@@ -8,7 +8,7 @@ use super::{Equation, ProofStep};
 use crate::graph::language::Head;
 use crate::graph::lower::Explored;
 use mlc_dsl::ir::build::Builder;
-use mlc_dsl::ir::{Program, Value};
+use mlc_dsl::ir::{NodeId, Program, Value};
 use mlc_dsl::typing::infer::TypeError;
 use std::collections::{BTreeSet, HashMap};
 
@@ -64,9 +64,28 @@ impl Explored {
         Ok(Sides { left: side(step.left)?, right: side(step.right)?, operands })
     }
 
+    /// For each equation the nodes of the explored program whose values its sides compute on their own, those inside of them included.
+    pub fn touched(&self, steps: &[ProofStep]) -> Vec<Vec<NodeId>> {
+        let origins = self.origins();
+        let mut classes = HashMap::new();
+        let mut own = |step: &ProofStep| {
+            let terms = self.apart(step).1.into_iter();
+            let classes = terms.filter_map(|t| self.class_of_term(t, &mut classes));
+            let nodes: BTreeSet<NodeId> =
+                classes.filter_map(|c| origins.get(&c).copied()).collect();
+            nodes.into_iter().collect()
+        };
+        steps.iter().map(&mut own).collect()
+    }
+
     /// The topmost terms that both sides have, and the inputs that one of them has. What depends on constants alone stays in the
     /// sides: they may fold it.
     fn operands(&self, step: &ProofStep) -> BTreeSet<LogId> {
+        self.apart(step).0
+    }
+
+    /// These terms, and those above them.
+    fn apart(&self, step: &ProofStep) -> (BTreeSet<LogId>, BTreeSet<LogId>) {
         let (left, right) = (self.terms_of(step.left), self.terms_of(step.right));
         let varies = self.varying(left.union(&right));
         let is_leaf = |t: LogId| match self.graph.log.get(t).0 {
@@ -84,7 +103,7 @@ impl Explored {
                 open.extend(args.iter().map(|a| (*a, matches!(head, Head::Output(_)))));
             }
         }
-        out
+        (out, seen)
     }
 
     /// A term and all that it is computed from.
