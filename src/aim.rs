@@ -19,7 +19,9 @@ pub struct GivenLaws<'l> {
     /// Their places in the library, and why one may not fire.
     given: Vec<(usize, Option<String>)>,
     /// These and the laws of the normal form, which their patterns are rewritten by.
-    searched: Vec<u32>,
+    few: Vec<u32>,
+    /// All that may fire.
+    all: Vec<u32>,
 }
 
 impl<'l> GivenLaws<'l> {
@@ -35,18 +37,19 @@ impl<'l> GivenLaws<'l> {
             options.fp.admits(law.error) && !options.without.iter().any(|w| law.answers_to(w))
         };
         let off = |i: usize| {
-            let why =
-                || pipeline::why_off(library, options, &Program::default(), i as u32);
+            let why = || pipeline::why_off(library, options, &Program::default(), i as u32);
             (!admits(&library.laws[i])).then(why)
         };
         let given: Vec<(usize, Option<String>)> =
             (0..library.laws.len()).filter(own).map(|i| (i, off(i))).collect();
-        let is_searched = |i: &u32| {
+        let admitted = |i: &u32| admits(&library.laws[*i as usize]);
+        let all: Vec<u32> = (0..library.laws.len() as u32).filter(admitted).collect();
+        let is_few = |i: &u32| {
             let law = &library.laws[*i as usize];
-            admits(law) && (is_normal(law) || given.iter().any(|(own, _)| *own == *i as usize))
+            is_normal(law) || given.iter().any(|(own, _)| *own == *i as usize)
         };
-        let searched = (0..library.laws.len() as u32).filter(is_searched).collect();
-        GivenLaws { library, options, given, searched }
+        let few = all.iter().copied().filter(is_few).collect();
+        GivenLaws { library, options, given, few, all }
     }
 
     /// The laws as a campaign takes them.
@@ -65,13 +68,22 @@ impl<'l> GivenLaws<'l> {
         told.collect()
     }
 
-    /// What exploration of a program with these laws finds.
+    /// What exploration of a program with these laws finds; where it finds none of their left sides, what it finds with all laws,
+    /// which bring forth other spellings.
     ///
     /// # Errors
     /// A side of an application does not type by itself.
     pub fn applications(&self, program: &Program) -> Result<mlc_fuzz::Explored, String> {
+        let few = self.explored(program, &self.few)?;
+        match few.applications.is_empty() {
+            true => self.explored(program, &self.all),
+            false => Ok(few),
+        }
+    }
+
+    fn explored(&self, program: &Program, laws: &[u32]) -> Result<mlc_fuzz::Explored, String> {
         let limits = &self.options.limits;
-        let explored = explore(self.library.clone(), program.clone(), &self.searched, limits);
+        let explored = explore(self.library.clone(), program.clone(), laws, limits);
         let (mut steps, mut unmatched) = (Vec::new(), Vec::new());
         let active = self.given.iter().enumerate().filter(|(_, (_, off))| off.is_none());
         for (place, (index, _)) in active {
@@ -84,8 +96,7 @@ impl<'l> GivenLaws<'l> {
         }
         steps.sort_unstable();
         let application = |(step, law)| {
-            let sides =
-                explored.sides(&step).map_err(|e| format!("a side does not type: {e}"))?;
+            let sides = explored.sides(&step).map_err(|e| format!("a side does not type: {e}"))?;
             let Sides { operands, left, right } = sides;
             Ok(Application { law, operands, left, right })
         };

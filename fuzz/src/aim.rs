@@ -28,7 +28,7 @@ pub struct GivenLaw<'a> {
     pub draw: Box<DrawLeft<'a>>,
 }
 
-/// What exploration with the given laws alone finds.
+/// What exploration finds of the given laws.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
     /// Applications, in the order in which they were found.
@@ -44,7 +44,7 @@ pub type Proven = (Program, Vec<String>);
 pub struct Aim<'a> {
     /// The laws.
     pub laws: Vec<GivenLaw<'a>>,
-    /// Explores a program with them alone.
+    /// Explores a program with them.
     pub explore: &'a dyn Fn(&Program) -> Result<Explored, String>,
     /// Optimises a program with all laws.
     pub optimise: &'a dyn Fn(&Program) -> Result<Proven, String>,
@@ -192,7 +192,7 @@ impl Aim<'_> {
         runs.iter().find_map(|(style, inputs)| {
             let values = a.values(library, inputs)?;
             let message = hold_sides(library, a, class, *style, &values).err()?;
-            Some((*style, inputs.clone(), message))
+            Some((*style, inputs.clone(), format!("its right side is another value: {message}")))
         })
     }
 

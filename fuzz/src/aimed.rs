@@ -82,9 +82,8 @@ impl Session<'_, '_> {
     /// Adds a program, whose inputs become values of their types: known ones, computed, repeated, constant or new. True if its outputs
     /// are values now.
     fn embed(&mut self, part: &Program, fresh: bool, rng: &mut Random) -> bool {
-        let large = |t: &Type| {
-            t.elements().as_const().is_none_or(|n| n > ELEMENTS) || t.rank() > RANK
-        };
+        let large =
+            |t: &Type| t.elements().as_const().is_none_or(|n| n > ELEMENTS) || t.rank() > RANK;
         if part.nodes.iter().flat_map(|n| &n.types).any(large) {
             return false;
         }
@@ -176,8 +175,11 @@ impl Session<'_, '_> {
             n.args.iter().for_each(|a| read[a.node.0 as usize] = true);
         }
         let is_read = |v: &Value| read[v.node.0 as usize];
-        let mut outputs: Vec<Value> =
-            roots.iter().copied().filter(|v| applied(v) && (!is_read(v) || rng.chance(0.3))).collect();
+        let mut outputs: Vec<Value> = roots
+            .iter()
+            .copied()
+            .filter(|v| applied(v) && (!is_read(v) || rng.chance(0.3)))
+            .collect();
         let mut others: Vec<Value> =
             self.pool.iter().copied().filter(|v| applied(v) && !is_read(v)).collect();
         rng.shuffle(&mut others);

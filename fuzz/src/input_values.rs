@@ -28,14 +28,8 @@ impl Style {
         [Style::Normal, Style::Positive, Style::Whole, Style::Zeros, Style::Special];
 
     /// Those in which the sides of one law are held against each other.
-    pub const OF_LAWS: [Style; 6] = [
-        Style::Normal,
-        Style::Whole,
-        Style::Zeros,
-        Style::Missing,
-        Style::Extreme,
-        Style::Special,
-    ];
+    pub const OF_LAWS: [Style; 6] =
+        [Style::Normal, Style::Whole, Style::Zeros, Style::Missing, Style::Extreme, Style::Special];
 
     /// True if every float is finite.
     pub fn is_finite(self) -> bool {

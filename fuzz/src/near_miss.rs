@@ -23,11 +23,7 @@ enum Change {
 }
 
 /// A program that one change sets apart; none if what was tried does not type.
-pub(crate) fn near_miss(
-    program: &Program,
-    library: &Library,
-    rng: &mut Random,
-) -> Option<Program> {
+pub(crate) fn near_miss(program: &Program, library: &Library, rng: &mut Random) -> Option<Program> {
     (0..TRIES).find_map(|_| {
         let change = drawn(program, library, rng)?;
         changed(program, library, &change)

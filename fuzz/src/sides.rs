@@ -80,6 +80,9 @@ fn same_bits(left: &Array, right: &Array) -> Result<(), String> {
     match (0..l.len().min(r.len())).find(differs) {
         None if l.len() == r.len() => Ok(()),
         None => Err(format!("{} elements instead of {}", r.len(), l.len())),
-        Some(i) => Err(format!("element {i}: {:?} expected, {:?} found, where the law is exact", l[i], r[i])),
+        Some(i) => Err(format!(
+            "element {i}: {:?} expected, {:?} found, where the law is exact",
+            l[i], r[i]
+        )),
     }
 }

@@ -1,7 +1,7 @@
 //! Explanations: what happened to the nodes of a model, which laws did it, and what that gains.
 //!
 //! Claims only what can be verified: kernels and seconds are those of the two plans, a law is listed if the result cannot
-//! be proved without it, or if it was the first to yield an operator of the late search's result, and its gain is the cost of the result when the law is turned
+//! be proved without it, or if it was the first to yield an operator of the result, and its gain is the cost of the result when the law is turned
 //! off.
 
 mod declaration;
@@ -130,22 +130,18 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<Credit>) {
         return (vec![], vec![]);
     }
     // What a later search begins with has the names of the model's nodes, too.
-    let searches = o.early.iter().map(|(explored, extracted)| (explored, extracted, Search::Early));
-    let searches = searches.chain(std::iter::once((&o.explored, &o.extracted, Search::Main)));
-    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted, Search::Late));
-    for (explored, extracted, search) in searches.chain(late) {
+    let early = o.early.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
+    let main = std::iter::once((&o.explored, &o.extracted, o.copies.as_slice()));
+    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
+    for (explored, extracted, copies) in early.chain(main).chain(late) {
         let mut steps = explored.prove_with_few_laws(extracted).unwrap_or_default().steps;
         let names = names(&explored.source);
-        // Equations between classes hide the law by which a layout began, for it ends with the layout that was there.
-        if search == Search::Late {
-            steps.extend(explored.introductions(extracted));
-            steps.sort_unstable();
-            steps.dedup();
-        }
-        let copies = |n: NodeId| match search {
-            Search::Main => o.copies.get(n.0 as usize).map_or(&[][..], Vec::as_slice),
-            Search::Early | Search::Late => &[],
-        };
+        // Equations hold between classes: what was found equal beneath them is left out, and so may be the law that a layer, or a
+        // layout, is from.
+        steps.extend(explored.introductions(extracted));
+        steps.sort_unstable();
+        steps.dedup();
+        let copies = |n: NodeId| copies.get(n.0 as usize).map_or(&[][..], Vec::as_slice);
         let places = explored.places(&steps).into_iter().zip(explored.touched(&steps));
         for (step, (place, touched)) in steps.iter().zip(places) {
             let name = names::reason(library, step.reason);
@@ -176,14 +172,6 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<Credit>) {
     let mut laws: Vec<LawUse> = laws.into_values().collect();
     laws.sort_by(|a, b| b.equations.cmp(&a.equations).then(a.law.cmp(&b.law)));
     (laws, all)
-}
-
-/// Which laws a search had.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Search {
-    Early,
-    Main,
-    Late,
 }
 
 /// The name of every node, or else that of the first node that is computed from it and has one.

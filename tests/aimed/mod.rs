@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs of a campaign.
-const CASES: &str = "40";
+const CASES: &str = "24";
 
 /// What a campaign of some options with a text says as JSON, and its exit code.
 fn campaign(rules: &Path, options: &[&str]) -> (Option<i32>, Value) {

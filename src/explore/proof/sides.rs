@@ -78,6 +78,13 @@ impl Explored {
         steps.iter().map(&mut own).collect()
     }
 
+    /// The applications of the left side that the right one has not.
+    pub(super) fn own_left(&self, step: &ProofStep) -> Vec<LogId> {
+        let left = self.terms_of(step.left);
+        let own = self.apart(step).1.into_iter().filter(|t| left.contains(t));
+        own.filter(|t| matches!(self.graph.log.get(*t).0, Head::Apply(..))).collect()
+    }
+
     /// The topmost terms that both sides have, and the inputs that one of them has. What depends on constants alone stays in the
     /// sides: they may fold it.
     fn operands(&self, step: &ProofStep) -> BTreeSet<LogId> {
