@@ -347,7 +347,7 @@ rule both_by_negatives
   error reorder
 
 /// The largest of three beside the smaller of two.
-def three(a: f32[4], b: f32[4], c: f32[4]) -> (f32[4], f32[4], f32[4])
+def three(a: f32[4], b: f32[4], c: f32[4]) -> y: f32[4], z: f32[4], w: f32[4]
   = (maximum(maximum(a, b), c), maximum(a, b), minimum(a, b))
 ";
     let (library, diags) = stdlib::with(&[("three.rules", text)]);

@@ -83,7 +83,7 @@ rule near_enough
 
 /// No axis is so long.
 rule too_long
-  sum(n) x => sum(n) -x
+  sum(n) x => sum(n) (-x)
   given x: F[..b, n]
   if |n| == 100000
   error reorder
