@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs of a campaign.
-const CASES: &str = "24";
+const CASES: &str = "18";
 
 /// What a campaign of some options with a text says as JSON, and its exit code.
 fn campaign(rules: &Path, options: &[&str]) -> (Option<i32>, Value) {
@@ -63,8 +63,8 @@ fn right_laws_are_not_accused() {
         assert_eq!(code, Some(0), "{law}: {:#}", told["failures"]);
         let tally = &told["laws"][0];
         assert_eq!(tally["law"], law);
-        for count in ["built", "near", "fired"] {
-            assert!(tally[count].as_u64() >= Some(4), "{count}: {tally:#}");
+        for (count, least) in [("built", 9), ("near", 1), ("fired", 4)] {
+            assert!(tally[count].as_u64() >= Some(least), "{count}: {tally:#}");
         }
         assert!(tally.get("why").is_none(), "{tally:#}");
     });
