@@ -109,8 +109,8 @@ impl<'l> GivenLaws<'l> {
 fn why_unmatched(explored: &Explored, law: u32) -> Option<String> {
     let (_, profile) = explored.profiles.iter().find(|(i, _)| *i == law)?;
     let LawProfile { matches, refusals, ill_typed, .. } = profile;
-    if let Some((clause, n)) = refusals.iter().max_by_key(|(_, n)| **n) {
-        return Some(format!("refused {n} times by `{clause}`"));
+    if let Some((clause, _)) = refusals.iter().max_by_key(|(_, n)| **n) {
+        return Some(format!("refused by `{clause}`"));
     }
     if ill_typed.0 > 0 {
         return Some(format!("the right side has no such type: {}", ill_typed.1));
