@@ -40,6 +40,9 @@
 //! page (the stages of the pipeline, ONNX, the verifier, the command line) are public for the tools of the project; see
 //! `ARCHITECTURE.md`.
 
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod aim;
 pub mod as_read;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -336,3 +336,27 @@ fn constants_that_take_long_are_not_left_to_the_run() {
         }
     }
 }
+
+#[test]
+fn a_law_of_several_outputs_leaves_no_operand_over() {
+    let text = "
+/// The larger and the smaller, by the negatives.
+rule both_by_negatives
+  y = maximum(a, b), z = minimum(a, b) => y = -minimum(-a, -b), z = -maximum(-a, -b)
+  given a: F[..s], b: F[..s]
+  error reorder
+
+/// The largest of three beside the smaller of two.
+def three(a: f32[4], b: f32[4], c: f32[4]) -> y: f32[4], z: f32[4], w: f32[4]
+  = (maximum(maximum(a, b), c), maximum(a, b), minimum(a, b))
+";
+    let (library, diags) = stdlib::with(&[("three.rules", text)]);
+    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let library = Arc::new(library);
+    let program = rules_model::program(&library, "three").expect("a program");
+    let law = library.laws.iter().position(|l| &*l.name == "both_by_negatives").expect("the law");
+    let explored = explore(library, program, &[law as u32], &Limits::default());
+    let outputs: Vec<_> = explored.source.outputs.iter().map(|(_, v)| *v).collect();
+    assert!(!explored.equations_of(law as u32).is_empty(), "it is applied to two");
+    assert!(!explored.are_equal(outputs[0], outputs[1]), "the third is dropped");
+}

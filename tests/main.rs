@@ -1,6 +1,7 @@
 //! The tests of the crate as one program: linked once, the shipped texts read once for most of it. Those that measure the memory of
 //! their process are programs of their own (`Cargo.toml`).
 
+mod aimed;
 mod calibrate;
 mod cli;
 mod commutation_table;

@@ -100,19 +100,20 @@ impl<'a> Generator<'a> {
 }
 
 /// One program under construction.
-struct Session<'g, 'a> {
+pub(crate) struct Session<'g, 'a> {
     g: &'g Generator<'a>,
-    b: Builder<'a>,
+    pub b: Builder<'a>,
     /// Values to draw arguments from.
-    pool: Vec<Value>,
+    pub pool: Vec<Value>,
     extents: ExtentPool,
-    inputs: usize,
+    /// Inputs so far.
+    pub inputs: usize,
     /// Every argument is an input.
     fresh: bool,
 }
 
 impl<'g, 'a> Session<'g, 'a> {
-    fn new(g: &'g Generator<'a>, extents: ExtentPool) -> Session<'g, 'a> {
+    pub fn new(g: &'g Generator<'a>, extents: ExtentPool) -> Session<'g, 'a> {
         let b = Builder::new(g.library);
         Session { g, b, pool: Vec::new(), extents, inputs: 0, fresh: false }
     }
@@ -123,7 +124,7 @@ impl<'g, 'a> Session<'g, 'a> {
     }
 
     /// Any operator, by weight.
-    fn any(&mut self, rng: &mut Random) -> Option<()> {
+    pub fn any(&mut self, rng: &mut Random) -> Option<()> {
         let total: usize = self.g.menu.iter().map(|m| m.1).sum();
         let mut at = rng.below(total);
         let call = self.g.menu.iter().find(|m| {
@@ -178,12 +179,21 @@ impl<'g, 'a> Session<'g, 'a> {
         None
     }
 
-    /// The left side of a law, its conditions met or not.
+    /// The left side of any law, its conditions met or not.
     fn law(&mut self, rng: &mut Random) -> Option<()> {
         if self.g.laws.is_empty() {
             return None;
         }
-        let law = &self.g.library.laws[rng.pick(&self.g.laws)];
+        let law = rng.pick(&self.g.laws);
+        self.left_side(law, rng)
+    }
+
+    /// The left side of a law, its conditions met or not; none of a family.
+    pub fn left_side(&mut self, law: usize, rng: &mut Random) -> Option<()> {
+        if !self.g.laws.contains(&law) {
+            return None;
+        }
+        let law = &self.g.library.laws[law];
         for _ in 0..TRIES {
             let Some((mut draft, args)) = self.arguments(Signature::from(law), rng) else {
                 continue;
@@ -292,7 +302,7 @@ impl<'g, 'a> Session<'g, 'a> {
         v
     }
 
-    fn constant(&mut self, ty: &Type, rng: &mut Random) -> Option<Value> {
+    pub fn constant(&mut self, ty: &Type, rng: &mut Random) -> Option<Value> {
         let shape = ty.known_shape()?;
         let n = shape.iter().product();
         let numbers: &[f64] = if ty.dtype.is_float() {
@@ -312,7 +322,7 @@ impl<'g, 'a> Session<'g, 'a> {
     }
 
     /// The values that nothing reads, and sometimes one more, are the outputs.
-    fn finish(mut self, rng: &mut Random) -> Program {
+    pub fn finish(mut self, rng: &mut Random) -> Program {
         if self.pool.is_empty() {
             let dtype = family("F", rng);
             let v = self.provide(&Type::new(dtype, vec![Extent::from(2)]), rng);

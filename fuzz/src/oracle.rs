@@ -8,7 +8,7 @@ use crate::input_values::{Style, inputs, tame};
 use crate::primitive::{Noise, flatten, trace};
 use mlc_backends::reference::{Array, run_values};
 use mlc_dsl::ir::{DType, Program, Tensor};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{ErrorClass, Library};
 use mlc_dsl::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -39,6 +39,8 @@ pub enum Stage {
     Backend,
     /// The backend computes the optimised program wrongly.
     Optimised,
+    /// What a given law was applied to is not what it yields, whether or not that is chosen.
+    Law,
 }
 
 /// A disagreement.
@@ -142,6 +144,22 @@ pub fn hold_run(
     context.hold(run, program, Rigour::Same, &mut None)
 }
 
+/// Compares what was matched with what a law of this class says that it equals.
+pub(crate) fn hold_pair(
+    library: &Library,
+    programs: [&Program; 2],
+    class: ErrorClass,
+    style: Style,
+    inputs: &[Tensor],
+) -> Result<(), String> {
+    let Ok(expected) = run_values(programs[0], library, inputs) else { return Ok(()) };
+    let found = run_values(programs[1], library, inputs)
+        .map_err(|e| format!("the reference interpreter fails on the right side: {e}"))?;
+    let found: Vec<Vec<f64>> = found.iter().map(Array::to_f64).collect();
+    let context = Context { library, programs: &programs, inputs, style, expected: &expected };
+    context.compare(&found, Rigour::Law(class), &mut None)
+}
+
 /// Runs `f`; a panic is an error like any other.
 pub fn guarded<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
@@ -167,12 +185,31 @@ fn same_signature(a: &Program, b: &Program) -> Result<(), String> {
 }
 
 /// How strictly special values are compared.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Rigour {
     /// The same program: they agree.
     Same,
     /// Another spelling: sums regroup, so infinities may meet otherwise.
     Optimised,
+    /// The other side of one law of this class: no number becomes NaN or infinite, nor the reverse, but where infinities meet.
+    Law(ErrorClass),
+}
+
+impl Rigour {
+    /// True if it permits what these are, whatever roundings do.
+    fn permits(self, x: f64, y: f64, style: Style) -> bool {
+        match self {
+            Rigour::Same | Rigour::Law(ErrorClass::Exact | ErrorClass::Reorder) => false,
+            Rigour::Optimised => {
+                let is_neither = !x.is_finite() && !y.is_finite();
+                let are_both = x.is_finite() && y.is_finite();
+                x.is_infinite() || is_neither || !style.is_finite() && !are_both
+            }
+            Rigour::Law(ErrorClass::Approx { abs, rel }) => {
+                !x.is_finite() || (x - y).abs() <= abs + rel * x.abs()
+            }
+        }
+    }
 }
 
 struct Context<'a> {
@@ -235,17 +272,7 @@ impl Context<'_> {
                 return Err(format!("output {o}: {} elements instead of {}", f.len(), e.len()));
             }
             for (i, (&x, &y)) in e.iter().zip(f).enumerate() {
-                if x == y
-                    || x.is_nan() && y.is_nan()
-                    || x.is_infinite() && rigour == Rigour::Optimised
-                    || !x.is_finite() && !y.is_finite() && rigour == Rigour::Optimised
-                {
-                    continue;
-                }
-                if rigour == Rigour::Optimised
-                    && !self.style.is_finite()
-                    && !(x.is_finite() && y.is_finite())
-                {
+                if x == y || x.is_nan() && y.is_nan() || rigour.permits(x, y, self.style) {
                     continue;
                 }
                 let near = 16.0 * unit.max(1e-12) * x.abs() + tiny(self.expected[o].dtype());
@@ -256,7 +283,7 @@ impl Context<'_> {
                 let room =
                     |s: &RoundingSpread| s.by_output[o].get(i).copied().unwrap_or(f64::INFINITY);
                 let explains = |s: &RoundingSpread| {
-                    s.limit && rigour == Rigour::Optimised
+                    s.limit && rigour != Rigour::Same
                         || room(s).is_infinite()
                         || s.extreme
                         || (x - y).abs() <= near + SLACK * room(s)
@@ -264,7 +291,7 @@ impl Context<'_> {
                 if !explains(s) && s.runs < MORE_RUNS {
                     s = spread.insert(self.spread(MORE_RUNS));
                 }
-                if s.limit && rigour == Rigour::Optimised {
+                if s.limit && rigour != Rigour::Same {
                     return Ok(());
                 }
                 if explains(s) {

@@ -152,3 +152,15 @@ fn every_operator_is_drawn_by_itself() {
         assert!(drawn, "{}", c.name);
     }
 }
+
+/// Seeds are told in reports: each keeps its program.
+#[test]
+fn a_seed_keeps_its_program() {
+    let library = small();
+    let generator = Generator::new(&library).sized(Size { least: 2, most: 8 });
+    let text: String = (0..64).map(|seed| format!("{:?}", generator.program(seed).nodes)).collect();
+    let digest = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    assert_eq!(digest, 0xdc05_b822_695f_e62a);
+}

@@ -12,7 +12,9 @@ use mlc_onnx::named;
 use mlc_onnx::printable;
 use mlc_onnx::{RawModel, import, read_onnx, write_onnx};
 use mlc_proptests::networks::{NETWORKS, spelled};
+use mlc_proptests::{program, sampled};
 use mlc_rewrite::explain::{Explanation, Region, explain, leave_out, name_all, why_not};
+use mlc_rewrite::model::rules_model;
 use mlc_rewrite::names::reason;
 use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
 use mlc_verify::random_inputs;
@@ -40,14 +42,33 @@ fn case(model: RawModel) -> Case {
     case_for("standard", model.program, operators)
 }
 
-fn case_for(target: &str, mut program: Program, operators: Option<HashSet<CallId>>) -> Case {
-    let library = mlc_proptests::library().clone();
+fn case_for(target: &str, program: Program, operators: Option<HashSet<CallId>>) -> Case {
+    case_with(mlc_proptests::library().clone(), target, program, operators)
+}
+
+fn case_with(
+    library: Arc<Library>,
+    target: &str,
+    program: Program,
+    operators: Option<HashSet<CallId>>,
+) -> Case {
+    case_without(library, target, program, operators, vec![]).expect("optimises")
+}
+
+/// The same where these laws must not fire; none for a program whose constants cannot be computed.
+fn case_without(
+    library: Arc<Library>,
+    target: &str,
+    mut program: Program,
+    operators: Option<HashSet<CallId>>,
+    without: Vec<String>,
+) -> Option<Case> {
     name_all(&mut program, &library);
     let (target, limits) = (target.into(), Default::default());
-    let options = Options { target, operators, limits, ..mlc_proptests::options(0, 0) };
-    let optimized = optimize(program, &library, &options).expect("optimises");
+    let options = Options { target, operators, limits, without, ..mlc_proptests::options(0, 0) };
+    let optimized = optimize(program, &library, &options).ok()?;
     let told = explain(&optimized, &library, &options);
-    Case { told: told.expect("explains"), library, options, optimized }
+    Some(Case { told: told.expect("explains"), library, options, optimized })
 }
 
 fn squeezenet() -> RawModel {
@@ -69,6 +90,15 @@ fn holds(c: &Case) {
     the_sums_are_those_of_the_plans(c);
     kernels_compute_the_nodes_they_name(c);
     the_laws_named_are_those_that_are_needed(c);
+    what_changes_is_credited(c);
+}
+
+/// Every region that changes says by what.
+#[track_caller]
+fn what_changes_is_credited(c: &Case) {
+    for r in c.told.regions.iter().filter(|r| !r.is_unchanged()) {
+        assert!(!r.laws.is_empty() || !r.steps.is_empty(), "credited to nothing: {r:#?}");
+    }
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -147,9 +177,17 @@ fn the_laws_named_are_those_that_are_needed(c: &Case) {
         _ => true,
     };
     assert!(o.explored.prove_without(&o.extracted, &|r| !is_named(r)).is_some(), "one is missing");
-    for l in &c.told.laws {
-        let barred = |r: Reason| !is_named(r) || reason(&c.library, r) == l.law;
-        assert!(o.explored.prove_without(&o.extracted, &barred).is_none(), "`{}`", l.law);
+    let introduced = o.explored.introductions(&o.extracted);
+    let introduced: BTreeSet<String> =
+        introduced.iter().map(|s| reason(&c.library, s.reason)).collect();
+    for l in c.told.laws.iter() {
+        let barred = |r: Reason| {
+            !is_named(r)
+                || introduced.contains(&reason(&c.library, r))
+                || reason(&c.library, r) == l.law
+        };
+        let is_needed = || o.explored.prove_without(&o.extracted, &barred).is_none();
+        assert!(introduced.contains(&l.law) || is_needed(), "`{}`", l.law);
         assert!(!l.nodes.is_empty() && l.equations > 0, "`{}` was applied nowhere", l.law);
     }
 }
@@ -177,6 +215,88 @@ fn spelled_networks_are_explained() {
         holds(&c);
         assert!(!c.told.laws.is_empty());
         assert!(c.told.regions.iter().any(|r| !r.is_unchanged() && !r.laws.is_empty()), "{name}");
+    }
+}
+
+/// The last definition of a text, optimised for the CPU.
+fn text(text: &str) -> Case {
+    let library = mlc_proptests::library_with(text);
+    let name = mlc_proptests::defined(text).last().expect("a definition");
+    let program = rules_model::program(&library, name).expect("a program");
+    // What it defines is not to be recognised as itself.
+    let own = vec![name.to_string(), format!("{name}.rev")];
+    case_without(library, "cpu", program, None, own).expect("optimises")
+}
+
+/// Orders in which kernels list the same operators are no change.
+#[test]
+fn what_stays_is_no_change() {
+    for body in [
+        "(x: f32[4, 8], w: f32[8, 6], b: f32[6]) -> f32[4, 6] = relu(x @ w + b)",
+        "(x: f32[4, 8], d: f32[4, 8]) -> f32[4, 8] = x / sqrt(d * d + 1)",
+    ] {
+        let (head, value) = body.split_once(" = ").expect("a value");
+        let c = text(&format!("/// A case.\ndef case{head}\n  = {value}\n"));
+        assert!(c.told.regions.iter().all(Region::is_unchanged), "{body}: {:#?}", c.told.regions);
+    }
+}
+
+#[test]
+fn what_changes_in_small_texts_is_credited() {
+    for (body, by) in [
+        ("(x: f32[4, 8]) -> f32[4, 8] = 0.5 * x * (1 + erf(x / sqrt(2)))", "gelu"),
+        ("(x: f32[4, 8]) -> f32[4, 8] = x / (1 + exp(-x))", "silu"),
+        (
+            "(x: f32[2, 4, 8], w: f32[8, 8]) -> f32[2, 4, 8] = 0.5 * (x @ w) * (1 + erf((x @ w) / sqrt(2)))",
+            "gelu",
+        ),
+        (
+            "(x: f32[4, 8]) -> f32[4, 8] = transpose(exp(transpose(x, perm=[1, 0])), perm=[1, 0])",
+            "transpose_pointwise[exp]",
+        ),
+        ("(a: f32[4], b: f32[4]) -> f32[4] = exp(a + b) * exp(b + a)", "(same operands)"),
+        ("(x: f32[4, 8]) -> f32[4, 8] = (x + 0) * 1", "add_zero"),
+        (
+            "(x: f32[4, 8]) -> f32[4, 8] = x + sum(broadcast(x, map=[1, 2], shape=[3, 4, 8]), axes=[0])",
+            "add_multiple",
+        ),
+        (
+            "(x: f32[16]) -> f32[16] = concat(slice(x, start=[0], size=[8], step=[1]), slice(x, start=[8], size=[8], step=[1]), axis=0)",
+            "concat_slice",
+        ),
+    ] {
+        let (head, value) = body.split_once(" = ").expect("a value");
+        let c = text(&format!("/// A case.\ndef case{head}\n  = {value}\n"));
+        what_changes_is_credited(&c);
+        let all: BTreeSet<&String> =
+            c.told.regions.iter().flat_map(|r| r.laws.iter().chain(&r.steps)).collect();
+        assert!(all.contains(&by.to_string()), "{body}: {all:?}");
+    }
+}
+
+/// Programs that nobody thought of.
+#[test]
+fn what_changes_in_random_programs_is_credited() {
+    let library = mlc_proptests::library();
+    let case = |seed| case_without(library.clone(), "cpu", program(seed, 20), None, vec![]);
+    let cases: Vec<Case> = (0..sampled(60) as u64).filter_map(case).collect();
+    assert!(cases.len() >= 50);
+    cases.iter().for_each(what_changes_is_credited);
+}
+
+#[test]
+fn what_changes_in_layers_is_credited() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/layers");
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder")
+        .map(|e| e.expect("an entry").path())
+        .collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "rules"));
+    paths.sort();
+    assert!(paths.len() > 20);
+    for path in paths {
+        let c = text(&std::fs::read_to_string(&path).expect("reads"));
+        what_changes_is_credited(&c);
     }
 }
 

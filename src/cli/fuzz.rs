@@ -2,6 +2,7 @@
 
 use super::common::{Common, Findings};
 use super::options::place::Place;
+use crate::aim;
 use crate::device::BackendKind;
 use crate::pipeline::{self, Fp, Optimized};
 use crate::show;
@@ -12,7 +13,7 @@ use mlc_dsl::library::Library;
 use mlc_explore::Limits;
 use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::campaign::{Blame, REFUSED};
-use mlc_fuzz::{Budget, Campaign, Failure, Size, Subject, Summary};
+use mlc_fuzz::{Aim, Budget, Campaign, Failure, LawTally, Size, Subject, Summary};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -70,15 +71,17 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         BackendKind::Cuda => target,
         BackendKind::Cpu | BackendKind::Reference => pipeline::Options::default().target,
     };
+    let options = pipeline::Options {
+        target: planned_for,
+        fp: args.fp,
+        limits: LIMITS,
+        without: args.without.clone(),
+        self_check: false,
+        ..pipeline::Options::default()
+    };
     let pipeline = |p: &Program, without: &[String]| -> Result<Optimized, String> {
-        let options = pipeline::Options {
-            target: planned_for.clone(),
-            fp: args.fp,
-            limits: LIMITS,
-            without: args.without.iter().chain(without).cloned().collect(),
-            self_check: false,
-            ..pipeline::Options::default()
-        };
+        let mut options = options.clone();
+        options.without.extend_from_slice(without);
         pipeline::optimize(p.clone(), &library, &options).map_err(|e| format!("{e:#}"))
     };
     let optimise = |p: &Program| pipeline(p, &[]).map(|o| o.program);
@@ -94,7 +97,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             e => e.to_string(),
         })
     };
+    let given = aim::GivenLaws::of(&library, &options);
+    let explore = |p: &Program| given.applications(p);
+    let proven = |p: &Program| {
+        let o = pipeline(p, &[])?;
+        Ok((o.program, o.report.proof.into_keys().collect()))
+    };
+    let laws = given.laws();
+    let aim = (!laws.is_empty()).then(|| Aim { laws, explore: &explore, optimise: &proven });
     let campaign = Campaign {
+        aim,
         subject: Subject { library: &library, optimise: &optimise, run: &run },
         blame: Some(Blame { fired: &fired, without: &without }),
         print: &|p| show::program(p, &library, "case"),
@@ -115,6 +127,9 @@ fn human(s: &Summary, library: &Library) -> String {
     for (i, f) in s.failures.iter().enumerate() {
         let _ = writeln!(out, "failure {} of {}\n{}", i + 1, s.failures.len(), one(f, library));
     }
+    for law in &s.laws {
+        out.push_str(&told(law));
+    }
     let skipped: u64 = s.skipped.values().sum();
     let _ = writeln!(
         out,
@@ -129,6 +144,19 @@ fn human(s: &Summary, library: &Library) -> String {
     out
 }
 
+/// What became of a given law.
+fn told(law: &LawTally) -> String {
+    let LawTally { law, built, near, fired, chosen, why } = law;
+    let tried = format!("{built} left sides and {near} near misses were built");
+    match (fired, why) {
+        (0, Some(why)) => format!("law {law} was never applied: {why}; {tried}\n"),
+        (0, None) => format!("law {law} was never applied; {tried}\n"),
+        _ => format!(
+            "law {law}: {tried}; applied in {fired} programs, {chosen} results rest on it\n"
+        ),
+    }
+}
+
 fn one(f: &Failure, library: &Library) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{:?}: {}", f.stage, f.message);
@@ -141,6 +169,9 @@ fn one(f: &Failure, library: &Library) -> String {
         let place = law.and_then(|l| library.sources.get(l.source.file as usize));
         let file = place.map(|s| format!(" ({})", s.name)).unwrap_or_default();
         let _ = writeln!(out, "law to blame: {name}{file}");
+    }
+    if !f.proof.is_empty() {
+        let _ = writeln!(out, "the wrong result rests on: {}", f.proof.join(", "));
     }
     let _ = writeln!(out, "seen {} times, first with --seed {}", f.count, f.seed);
     out

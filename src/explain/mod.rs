@@ -1,7 +1,7 @@
 //! Explanations: what happened to the nodes of a model, which laws did it, and what that gains.
 //!
 //! Claims only what can be verified: kernels and seconds are those of the two plans, a law is listed if the result cannot
-//! be proved without it, or if it was the first to yield an operator of the late search's result, and its gain is the cost of the result when the law is turned
+//! be proved without it, or if it was the first to yield an operator of the result, and its gain is the cost of the result when the law is turned
 //! off.
 
 mod declaration;
@@ -16,11 +16,11 @@ use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 pub use declaration::{Declaration, declaration};
-use mlc_dsl::ir::Program;
+use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Reason;
-use regions::Priced;
+use regions::{Credit, Priced};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -122,28 +122,38 @@ fn priced<'a>(o: &'a Optimized, evaluation: &'a Evaluation<'_>) -> (Priced<'a>, 
     (of(&evaluation.plain().plan), of(&o.plan))
 }
 
-/// The laws that the result rests on, and at which nodes each was applied.
-fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, String)>) {
+/// The laws that the result rests on, and at which nodes what was done.
+fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<Credit>) {
     let mut laws: BTreeMap<String, LawUse> = BTreeMap::new();
     let mut all = Vec::new();
     if o.is_kept() {
         return (vec![], vec![]);
     }
-    // What the second search begins with has the names of the model's nodes, too.
-    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted));
-    let all_searches = std::iter::once((&o.explored, &o.extracted)).chain(late);
-    for (at, (explored, extracted)) in all_searches.enumerate() {
+    // What a later search begins with has the names of the model's nodes, too.
+    let early = o.early.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
+    let main = std::iter::once((&o.explored, &o.extracted, o.copies.as_slice()));
+    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
+    for (explored, extracted, copies) in early.chain(main).chain(late) {
         let mut steps = explored.prove_with_few_laws(extracted).unwrap_or_default().steps;
         let names = names(&explored.source);
-        // Equations between classes hide the law by which a layout began, for it ends with the layout that was there.
-        if at > 0 {
-            steps.extend(explored.introductions(extracted));
-            steps.sort_unstable();
-            steps.dedup();
-        }
-        for (step, place) in steps.iter().zip(explored.places(&steps)) {
-            let Reason::Law(_) = step.reason else { continue };
+        // Equations hold between classes: what was found equal beneath them is left out, and so may be the law that a layer, or a
+        // layout, is from.
+        steps.extend(explored.introductions(extracted));
+        steps.sort_unstable();
+        steps.dedup();
+        let copies = |n: NodeId| copies.get(n.0 as usize).map_or(&[][..], Vec::as_slice);
+        let places = explored.places(&steps).into_iter().zip(explored.touched(&steps));
+        for (step, (place, touched)) in steps.iter().zip(places) {
             let name = names::reason(library, step.reason);
+            let is_law = matches!(step.reason, Reason::Law(_));
+            for n in place.into_iter().chain(touched) {
+                let named = std::iter::once(names[n.0 as usize].to_string());
+                let named = named.chain(copies(n).iter().cloned()).filter(|n| !n.is_empty());
+                all.extend(named.map(|node| Credit { node, name: name.clone(), is_law }));
+            }
+            if !is_law {
+                continue;
+            }
             let new = || describe(library, step.reason, o.report.cost_after);
             let entry = laws.entry(name.clone()).or_insert_with(new);
             entry.equations += 1;
@@ -153,11 +163,12 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, Strin
             let node = place.map(|n| names[n.0 as usize].to_string());
             let Some(node) = node.filter(|n| !n.is_empty()) else { continue };
             if !entry.nodes.contains(&node) {
-                entry.nodes.push(node.clone());
+                entry.nodes.push(node);
             }
-            all.push((node, name));
         }
     }
+    all.sort();
+    all.dedup();
     let mut laws: Vec<LawUse> = laws.into_values().collect();
     laws.sort_by(|a, b| b.equations.cmp(&a.equations).then(a.law.cmp(&b.law)));
     (laws, all)

@@ -35,6 +35,8 @@ pub struct Region {
     pub saved: f64,
     /// Laws of the proof that were applied here.
     pub laws: BTreeSet<String>,
+    /// What else was done here: steps of the proof that are no laws, or what the plan alone changes.
+    pub steps: BTreeSet<String>,
     /// Regions of other nodes that are alike, copies of a layer for instance: their nodes.
     pub alike: Vec<Vec<String>>,
 }
@@ -45,11 +47,37 @@ impl Region {
         shape(&self.before) == shape(&self.after)
     }
 
+    /// Where no step of the proof accounts for a change, the plan does: names how.
+    fn explain_by_plan(&mut self) {
+        if self.is_unchanged() || !self.laws.is_empty() || !self.steps.is_empty() {
+            return;
+        }
+        let (before, after) = (operators(&self.before), operators(&self.after));
+        let step = if before == after { Some(SELECTION) } else { None };
+        let is_fewer = after.iter().all(|(o, n)| before.get(o).is_some_and(|m| n <= m));
+        self.steps.extend(step.or(is_fewer.then_some(SHARING)).map(String::from));
+    }
+
     /// How often it occurs.
     pub fn times(&self) -> usize {
         1 + self.alike.len()
     }
 }
+
+/// What was done at a node of the model.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Credit {
+    pub node: String,
+    /// The law, or another step.
+    pub name: String,
+    pub is_law: bool,
+}
+
+/// Values that are read from where they are known already, or no longer at all.
+const SHARING: &str = "(shared values)";
+
+/// The same operators in other kernels, or in kernels that cost less beside others.
+const SELECTION: &str = "(selection of kernels)";
 
 /// A plan, and the estimated seconds of its kernels.
 pub struct Priced<'a> {
@@ -63,12 +91,16 @@ pub fn regions(
     library: &Library,
     before: &Priced<'_>,
     after: &Priced<'_>,
-    laws: &[(String, String)],
+    credits: &[Credit],
 ) -> Vec<Region> {
     let mut sets = Sets::default();
     let (old, new) = (lines(library, before), lines(library, after));
     for line in old.iter().chain(&new) {
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
+    }
+    for (line, readers) in new.iter().zip(unnamed(after.plan)) {
+        let Some(first) = line.nodes.first() else { continue };
+        readers.iter().for_each(|r| sets.join(first, r));
     }
     // A kernel none of whose values is computed any more went into what reads it.
     let still: BTreeSet<&String> = new.iter().flat_map(|l| &l.nodes).collect();
@@ -89,6 +121,7 @@ pub fn regions(
             after: vec![],
             saved: 0.0,
             laws: BTreeSet::new(),
+            steps: BTreeSet::new(),
             alike: vec![],
         });
         let known: BTreeSet<String> = region.nodes.iter().cloned().collect();
@@ -98,12 +131,14 @@ pub fn regions(
         list.push(line.clone());
         region.saved += sign * line.seconds;
     }
-    for (node, law) in laws {
-        if let Some(region) = out.get_mut(&sets.find(node)) {
-            region.laws.insert(law.clone());
-        }
+    for Credit { node, name, is_law } in credits {
+        let Some(region) = out.get_mut(&sets.find(node)) else { continue };
+        let list = if *is_law { &mut region.laws } else { &mut region.steps };
+        list.insert(name.clone());
     }
-    gathered(out.into_values().collect())
+    let mut told = gathered(out.into_values().collect());
+    told.iter_mut().for_each(Region::explain_by_plan);
+    told
 }
 
 /// What is known of where a kernel came from.
@@ -120,10 +155,10 @@ pub fn origins(
     library: &Library,
     before: &Priced<'_>,
     after: &Priced<'_>,
-    laws: &[(String, String)],
+    credits: &[Credit],
 ) -> Vec<Origin> {
     let mut known: HashMap<String, BTreeSet<String>> = HashMap::new();
-    for region in regions(library, before, after, laws) {
+    for region in regions(library, before, after, credits) {
         for node in region.nodes.iter().chain(region.alike.iter().flatten()) {
             known.insert(node.clone(), region.laws.clone());
         }
@@ -138,7 +173,7 @@ pub fn origins(
 /// Regions that are alike told once, those that save most first. A law is proven for one copy of a repeated layer; the
 /// others, where no law is noted, are told with it.
 fn gathered(mut all: Vec<Region>) -> Vec<Region> {
-    all.sort_by_key(|r| r.laws.is_empty());
+    all.sort_by_key(|r| (r.laws.is_empty(), r.steps.is_empty()));
     let mut out: Vec<Region> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     let mut first: HashMap<_, usize> = HashMap::new();
@@ -151,6 +186,7 @@ fn gathered(mut all: Vec<Region>) -> Vec<Region> {
         match at {
             Some(&at) => {
                 out[at].alike.push(region.nodes);
+                out[at].steps.extend(region.steps);
                 out[at].saved += region.saved;
             }
             None => {
@@ -164,14 +200,38 @@ fn gathered(mut all: Vec<Region>) -> Vec<Region> {
     out
 }
 
-/// What kernels are, wherever they stand.
+/// What kernels are, wherever they stand and in whatever order they compute.
 fn shape(lines: &[KernelLine]) -> Vec<(String, Vec<String>, String)> {
+    let sorted = |operators: &[String]| {
+        let mut out = operators.to_vec();
+        out.sort();
+        out
+    };
     let mut out: Vec<_> = lines
         .iter()
-        .map(|l| (l.kernel.clone(), l.operators.clone(), super::text::seconds(l.seconds)))
+        .map(|l| (l.kernel.clone(), sorted(&l.operators), super::text::seconds(l.seconds)))
         .collect();
     out.sort();
     out
+}
+
+/// How often kernels have each operator.
+fn operators(lines: &[KernelLine]) -> BTreeMap<&String, usize> {
+    let mut out = BTreeMap::new();
+    for operator in lines.iter().flat_map(|l| &l.operators) {
+        *out.entry(operator).or_default() += 1;
+    }
+    out
+}
+
+/// For each kernel the nodes of the model to which those of its values belong that are not found in the model: what reads them.
+fn unnamed(plan: &Plan) -> Vec<BTreeSet<&str>> {
+    let names = super::names(&plan.program);
+    let readers = |k: &mlc_dsl::plan::Kernel| {
+        let unnamed = k.nodes.iter().filter(|n| plan.program.node(**n).origin.is_empty());
+        unnamed.map(|n| names[n.0 as usize]).filter(|n| !n.is_empty()).collect()
+    };
+    plan.kernels.iter().map(readers).collect()
 }
 
 /// A plan's kernels; one whose own nodes have no name gets those of what reads it.

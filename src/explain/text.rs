@@ -83,8 +83,9 @@ fn region(out: &mut String, r: &Region, all: bool) {
     if !r.is_unchanged() {
         let _ = writeln!(out, "      after   {}", kernels(&r.after));
     }
-    if !r.laws.is_empty() {
-        let _ = writeln!(out, "      by      {}", r.laws.iter().join(", "));
+    let by = r.laws.iter().chain(&r.steps).join(", ");
+    if !by.is_empty() && (!r.is_unchanged() || !r.laws.is_empty()) {
+        let _ = writeln!(out, "      by      {by}");
     }
 }
 

@@ -15,7 +15,7 @@ mod saturation;
 pub use extraction::{Choice, Extracted, ExtractionError, Subprogram};
 pub use graph::lower::{Explored, PerCopyConstants, explore, explore_per_copy};
 pub use proof::log::{LogId, Reason};
-pub use proof::{Proof, ProofStep};
+pub use proof::{Proof, ProofStep, Sides};
 pub use saturation::target_laws::UnusableOperators;
 pub use saturation::{LawProfile, Stop};
 

@@ -21,6 +21,11 @@ pub struct Optimized {
     pub explored: Explored,
     /// What was extracted, before constants were folded.
     pub extracted: Extracted,
+    /// The searches with the early laws alone, each of which began with the result of the one before, and what they gave.
+    pub early: Vec<Searched>,
+    /// For each node of the program that the e-graph is of: names of the nodes that it stands for besides, where a block was
+    /// explored once for all its copies.
+    pub copies: Vec<Vec<String>>,
     /// The search with the late laws, which began with what was extracted, and what it gave, if the result is from there.
     pub late: Option<Searched>,
     /// What happened.

@@ -7,7 +7,7 @@ use crate::pipeline::options::{Objective, Options};
 use crate::pipeline::planning::target;
 use crate::pipeline::report::{Clock, kernels, peak_process_bytes, report};
 use crate::pipeline::result::{Found, Optimized, Searched};
-use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::pattern::{is_early, is_late, is_normal};
 use mlc_dsl::plan::Plan;
@@ -64,7 +64,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     }
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
-    let begun = begin_with(&source, library, &laws, &limits, &all[0])?;
+    let (begun, early) = begin_with(&source, library, &laws, &limits, &all[0])?;
     let begin = begun.as_ref().unwrap_or(&source);
     clock.stage("early laws");
     let shared = if options.share_blocks {
@@ -87,10 +87,12 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         clock.stage("extract");
         Ok((explored, extracted))
     });
+    let mut copies = vec![];
     let (explored, mut extracted) = match (shared, whole.transpose()?) {
         (Some(s), Some(whole)) if whole.1[0].cost < s.extracted[0].cost * (1.0 - SAME) => whole,
         (Some(s), _) => {
             notes.push(s.note());
+            copies = s.named(begin);
             (s.explored, s.extracted)
         }
         (None, Some(whole)) => whole,
@@ -151,11 +153,13 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     report.peak_process_bytes = peak_process_bytes();
     let as_read = plain.plan.clone();
     let plan = chosen.plan;
-    let optimized = Optimized { source, program, plan, explored, extracted, late: of_late, report };
+    let late = of_late;
+    let optimized =
+        Optimized { source, program, plan, explored, extracted, early, copies, late, report };
     Ok(Found { optimized, as_read })
 }
 
-/// What the search begins with, if an early law applies: the result of first searches, each of which begins with that of the one
+/// What the search begins with, if an early law applies, and how it was found: the result of first searches, each of which begins with that of the one
 /// before. Sums of many terms have too many parts for one search to meet them all.
 fn begin_with(
     source: &Program,
@@ -163,26 +167,27 @@ fn begin_with(
     laws: &[u32],
     limits: &Limits,
     prices: &TargetPrices<'_>,
-) -> Result<Option<Program>, Error> {
-    let mut begin: Option<Program> = None;
+) -> Result<(Option<Program>, Vec<Searched>), Error> {
+    let (mut begin, mut searches): (Option<Program>, _) = (None, vec![]);
     for _ in 0..FIRST_SEARCHES {
         let from = begin.as_ref().unwrap_or(source);
-        match first_search(from, library, laws, limits, prices)? {
-            Some(better) => begin = Some(better),
-            None => break,
-        }
+        let Some((better, search)) = first_search(from, library, laws, limits, prices)? else {
+            break;
+        };
+        begin = Some(better);
+        searches.push(search);
     }
-    Ok(begin)
+    Ok((begin, searches))
 }
 
-/// The result of a search with the early laws and the normal form alone, if an early law applies.
+/// The result of a search with the early laws and the normal form alone, and the search, if an early law applies.
 fn first_search(
     source: &Program,
     library: &Arc<Library>,
     laws: &[u32],
     limits: &Limits,
     prices: &TargetPrices<'_>,
-) -> Result<Option<Program>, Error> {
+) -> Result<Option<(Program, Searched)>, Error> {
     let law = |l: u32| &library.laws[l as usize];
     let early: Vec<u32> =
         laws.iter().copied().filter(|&l| is_early(law(l)) || is_normal(law(l))).collect();
@@ -197,7 +202,10 @@ fn first_search(
     }
     let extracted = explored.extract(prices, &QUICK)?;
     let is_better = extracted.source_cost.is_none_or(|before| extracted.cost < before);
-    Ok(is_better.then(|| folding::fold(&extracted.program, library)).transpose()?)
+    if !is_better {
+        return Ok(None);
+    }
+    Ok(Some((folding::fold(&extracted.program, library)?, (explored, extracted))))
 }
 
 /// The kernel that changes layouts, and that of convolutions, whose channels late laws put last: what it is priced at for a search that
@@ -310,9 +318,17 @@ struct Shared {
     operators: usize,
     /// One copy does for all: what is left is explored as a whole.
     one_for_all: bool,
+    /// For each node of what was explored those of the whole program that it stands for.
+    counterparts: Vec<Vec<NodeId>>,
 }
 
 impl Shared {
+    /// The names of these nodes.
+    fn named(&self, whole: &Program) -> Vec<Vec<String>> {
+        let name = |n: &NodeId| whole.node(*n).origin.clone();
+        self.counterparts.iter().map(|all| all.iter().map(name).collect()).collect()
+    }
+
     fn note(&self) -> String {
         let (copies, operators) = (self.copies, self.operators);
         format!(
@@ -345,6 +361,8 @@ fn shared(
     let better = first.source_cost.is_none_or(|before| first.cost <= before);
     let (copies, operators) = repeated.size();
     let one_for_all = repeated.is_idempotent();
+    let counterparts = repeated.counterparts();
     let explored = repeated.explored;
-    Ok(better.then_some(Shared { explored, extracted, copies, operators, one_for_all }))
+    let shared = Shared { explored, extracted, copies, operators, one_for_all, counterparts };
+    Ok(better.then_some(shared))
 }

@@ -20,7 +20,7 @@ mod sample;
 
 pub use conditions::infer::Proposal;
 pub use declarations::{body_programs, declarations};
-pub use instances::instances;
+pub use instances::{LeftSides, instances};
 pub use lint::{Lint, lint};
 pub use proof::identity_testing::Exactness;
 pub use report::counterexample_model::CounterexampleModel;

@@ -61,7 +61,7 @@ pub struct PartialMatch {
     pub env: Env,
     /// Tensor variables.
     pub vars: Vec<Option<Binding>>,
-    /// Leftovers of the root.
+    /// Leftovers of the root, where the pattern has one alone.
     pub rest: Option<LeftoverOperands>,
     /// Comparisons whose names were not bound yet.
     pub(super) pending: Vec<(Expr, Attr)>,
@@ -126,7 +126,9 @@ impl Matcher<'_> {
                 let Some(node) = graph.egg[class].nodes.iter().find(head) else {
                     return ControlFlow::Continue(());
                 };
-                self.views(*call, args, scalar.as_ref(), class, true, st, &mut |st| {
+                // Of several outputs each would have leftovers of its own.
+                let alone = self.compiled.roots.len() == 1;
+                self.views(*call, args, scalar.as_ref(), class, alone, st, &mut |st| {
                     self.finish(node, st, found)
                 })?;
             }

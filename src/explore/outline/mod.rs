@@ -61,6 +61,17 @@ impl OutlinedProgram {
         (self.repeat.count, self.repeat.period)
     }
 
+    /// For each node of the explored program the nodes of the whole one that it stands for besides itself: those of every copy.
+    pub fn counterparts(&self) -> Vec<Vec<NodeId>> {
+        let copies = |n: usize| match self.short.middle(NodeId(n as u32)) {
+            Some((_, at)) => (0..self.repeat.count)
+                .map(|copy| NodeId(self.repeat.node(copy, at) as u32))
+                .collect(),
+            None => vec![],
+        };
+        (0..self.explored.source.nodes.len()).map(copies).collect()
+    }
+
     /// The cheapest program: beginning, block and end are chosen apart, the block at the cut where it is
     /// cheapest.
     pub fn extract(

@@ -11,8 +11,8 @@ use egg::Id;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 impl Explored {
-    /// The equations whose right sides were the first to have an application that the result has and the explored program has not, in the
-    /// order in which they were found.
+    /// The equations whose right sides were the first to have an application that the result has and the explored program has not, and
+    /// those that introduced what these matched, in the order in which they were found.
     pub fn introductions(&self, extracted: &Extracted) -> Vec<ProofStep> {
         let mut classes = HashMap::new();
         let mut node = |t: LogId| self.node_of_term(t, &mut classes);
@@ -27,14 +27,22 @@ impl Explored {
                 firsts.entry(n).or_insert(at);
             }
         }
-        let mut seen = HashSet::new();
-        let found = extracted.ends.iter().flat_map(|(_, end)| self.fresh(*end, &mut seen));
-        let found = found.filter_map(&mut node).filter(|n| !read.contains(n));
-        let found: BTreeSet<usize> = found.filter_map(|n| firsts.get(&n).copied()).collect();
         let step = |step: usize| {
             let Equation { reason, left, right, round } = all[step];
             ProofStep { step, reason, left, right, round }
         };
+        let mut seen = HashSet::new();
+        let ends = extracted.ends.iter().flat_map(|(_, end)| self.fresh(*end, &mut seen));
+        let mut open: Vec<LogId> = ends.collect();
+        let mut found: BTreeSet<usize> = BTreeSet::new();
+        while let Some(t) = open.pop() {
+            let introduced = node(t).filter(|n| !read.contains(n));
+            if let Some(&at) = introduced.and_then(|n| firsts.get(&n))
+                && found.insert(at)
+            {
+                open.extend(self.own_left(&step(at)));
+            }
+        }
         found.into_iter().map(step).collect()
     }
 

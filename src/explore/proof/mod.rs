@@ -8,10 +8,13 @@ mod attribution;
 mod introductions;
 pub(crate) mod log;
 mod replay;
+mod sides;
 
 use super::graph::language::Head;
 use log::{Equation, LogId, ProofLog, Reason};
 use std::collections::{BTreeSet, HashMap};
+
+pub use sides::Sides;
 
 /// One equation that a proof rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

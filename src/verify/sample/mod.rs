@@ -45,6 +45,13 @@ pub(super) struct DrawTally {
 }
 
 impl DrawTally {
+    /// Why most drafts failed.
+    pub(super) fn most_frequent(&self) -> String {
+        let all = self.refused.iter().chain(&self.right_refused);
+        let most = all.max_by_key(|(_, n)| **n).map(|(reason, _)| reason.clone());
+        most.unwrap_or_else(|| "no draft has an instance".into())
+    }
+
     /// True if a condition had no value in some draft.
     pub(super) fn undecided(&self) -> bool {
         self.refused.keys().any(|r| r.starts_with(instance::UNDECIDED))
@@ -186,7 +193,7 @@ pub(super) fn saturated() -> impl Iterator<Item = SamplePlan> {
 }
 
 /// What can be empty: every axis, every segment, and the shapes among the attributes.
-fn slots(facts: &LawFacts) -> usize {
+pub(super) fn slots(facts: &LawFacts) -> usize {
     let shapes = facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Shape);
     facts.axes.len() + facts.segs.len() + usize::from(shapes)
 }
