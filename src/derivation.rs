@@ -93,6 +93,14 @@ pub fn derive(library: &Arc<Library>, law: &Law, first: u32, seed: u64) -> Deriv
         .filter(|(_, l)| l.source.file < first && Fp::Reorder.admits(l.error))
         .map(|(i, _)| i)
         .collect();
+    derive_by(library, law, &known, seed)
+}
+
+/// Whether these laws derive a law. Those that keep no error class count for laws that keep none either.
+pub fn derive_by(library: &Arc<Library>, law: &Law, by: &[u32], seed: u64) -> Derivation {
+    let loose = !Fp::Reorder.admits(law.error);
+    let admits = |i: &u32| loose || Fp::Reorder.admits(library.laws[*i as usize].error);
+    let known: Vec<u32> = by.iter().copied().filter(admits).collect();
     let programs = mlc_verify::instances(library, law, INSTANCES, seed);
     let mut by = BTreeSet::new();
     let (instances, mut derived) = (programs.len(), 0);

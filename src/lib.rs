@@ -57,6 +57,8 @@ mod error;
 #[doc(hidden)]
 pub mod explain;
 #[doc(hidden)]
+pub mod infer;
+#[doc(hidden)]
 pub mod kernel_times;
 #[doc(hidden)]
 pub mod lawtest;

@@ -1,0 +1,82 @@
+//! Asks the verifier about candidates: under which types, conditions and error class one holds, if at all.
+//!
+//! Only what it says holds is a law.
+
+use super::statement::{Candidate, Variant};
+use super::terms::Bank;
+use super::threads;
+use crate::stdlib;
+use mlc_dsl::library::{Law, Library};
+use mlc_verify::{CheckOptions, Outcome, check_law};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// Samples after which most of what is false is known to be.
+const FIRST: usize = 40;
+
+/// A candidate that holds.
+#[derive(Clone, Debug)]
+pub struct Established {
+    /// The law.
+    pub candidate: Candidate,
+    /// How it holds.
+    pub variant: Variant,
+    /// It holds from right to left as well, and neither side is larger.
+    pub both_ways: bool,
+}
+
+/// What is needed to ask.
+pub struct Asking<'a> {
+    /// The user's texts.
+    pub texts: &'a [(String, String)],
+    /// The operators.
+    pub library: &'a Library,
+    /// How thoroughly.
+    pub options: &'a CheckOptions,
+    /// At a time.
+    pub threads: usize,
+    /// Nothing more is asked then.
+    pub until: Instant,
+}
+
+/// For each candidate how it holds; `None` for those of which that is not shown.
+pub fn establish(
+    asking: &Asking<'_>,
+    banks: &[Bank],
+    candidates: &[Candidate],
+) -> Vec<Option<Established>> {
+    let variants: Vec<Vec<Variant>> =
+        candidates.iter().map(|c| c.variants(banks, asking.library)).collect();
+    let mut text = String::new();
+    for (i, (c, all)) in candidates.iter().zip(&variants).enumerate() {
+        for (j, v) in all.iter().enumerate() {
+            text.push_str(&c.rule(banks, &format!("one_{i}_{j}"), v, "=>"));
+            text.push_str("\n\n");
+            if c.is_balanced(banks) {
+                text.push_str(&c.rule(banks, &format!("both_{i}_{j}"), v, "<=>"));
+                text.push_str("\n\n");
+            }
+        }
+    }
+    let mut texts = asking.texts.to_vec();
+    texts.push(("candidates".into(), text));
+    // What the checker refuses is no law of the language: it is left out of the library.
+    let (library, _) = stdlib::operators_with(&texts);
+    let laws: HashMap<&str, &Law> = library.laws.iter().map(|l| (&*l.name, l)).collect();
+    let holds = |name: &str| {
+        laws.get(name).is_some_and(|law| {
+            let few = CheckOptions { samples: FIRST.min(asking.options.samples), ..*asking.options };
+            let passes = |o: &CheckOptions| matches!(check_law(&library, law, o).outcome, Outcome::Holds(_));
+            passes(&few) && passes(asking.options)
+        })
+    };
+    threads::map(asking.threads, candidates.len(), &|i| {
+        let found = |j: &usize| {
+            Instant::now() < asking.until && holds(&format!("one_{i}_{j}"))
+        };
+        let j = (0..variants[i].len()).find(found)?;
+        let both_ways = holds(&format!("both_{i}_{j}.rev"));
+        let (candidate, variant) = (candidates[i].clone(), variants[i][j].clone());
+        Some(Established { candidate, variant, both_ways })
+    })
+}

@@ -1,0 +1,346 @@
+//! Pairs of terms as laws: which side is the left one, what its variables are called, and under which types, conditions and
+//! error classes the verifier is asked.
+//!
+//! A statement is a text of the language. Never says whether it holds.
+
+use super::operators::bare;
+use super::terms::{Alike, Bank, Node, Pair, TermId};
+use super::worlds::DimName;
+use mlc_dsl::expr::AttrKind;
+use mlc_dsl::ir::DType;
+use mlc_dsl::library::{DTypePattern, Library};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// A pair of terms that may be a law.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Which bank its terms are of.
+    pub bank: usize,
+    /// What is matched.
+    pub left: TermId,
+    /// What it equals.
+    pub right: TermId,
+    /// How the sides were found alike.
+    pub alike: Alike,
+    /// Both sides, with variables named in the order in which they occur.
+    pub sides: (String, String),
+    /// Simple and general ones first.
+    pub rank: Rank,
+    /// The names of tensor variables, and of attributes, by their places in the world.
+    names: Names,
+}
+
+/// Order of candidates: what is small, has few numbers and many variables.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(usize, usize, Alike, std::cmp::Reverse<u32>, String);
+
+#[derive(Clone, Debug, Default)]
+struct Names {
+    vars: BTreeMap<usize, String>,
+    attrs: BTreeMap<usize, String>,
+}
+
+/// One way to ask the verifier about a candidate.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What each variable of the main type is declared with.
+    pub family: String,
+    /// Conditions, as written.
+    pub conditions: Vec<String>,
+    /// The error class, as written.
+    pub class: &'static str,
+}
+
+impl Candidate {
+    /// Of a pair, the larger side on the left. `None` if it can be no law: a side has what the other lacks, or nothing is matched.
+    pub fn of(banks: &[Bank], bank: usize, pair: Pair) -> Option<Candidate> {
+        let b = &banks[bank];
+        let (t, o) = (b.term(pair.term), b.term(pair.other));
+        let larger = t.size >= o.size;
+        let ways = [(pair.term, pair.other), (pair.other, pair.term)];
+        let ways = if larger { ways } else { [ways[1], ways[0]] };
+        let (left, right) = ways.into_iter().find(|(l, r)| binds(b, *l, *r))?;
+        let names = Names::of(b, left);
+        let sides = (names.text(b, left), names.text(b, right));
+        let (l, r) = (b.term(left), b.term(right));
+        let numbers = numbers(b, left) + numbers(b, right);
+        let variables = (l.vars.count_ones(), format!("{} => {}", sides.0, sides.1));
+        let size = l.size + r.size;
+        let rank = Rank(size, numbers, pair.alike, std::cmp::Reverse(variables.0), variables.1);
+        let distinct = sides.0 != sides.1;
+        distinct.then_some(Candidate { bank, left, right, alike: pair.alike, sides, rank, names })
+    }
+
+    /// What tells it from other candidates.
+    pub fn key(&self, banks: &[Bank]) -> String {
+        let b = &banks[self.bank];
+        format!("{:?} {:?} {} => {}", b.world.main, b.world.dims, self.sides.0, self.sides.1)
+    }
+
+    /// True if the sides can change places.
+    pub fn is_balanced(&self, banks: &[Bank]) -> bool {
+        let b = &banks[self.bank];
+        b.term(self.left).size == b.term(self.right).size && binds(b, self.right, self.left)
+    }
+
+    /// The ways to ask about it, the strongest first.
+    pub fn variants(&self, banks: &[Bank], library: &Library) -> Vec<Variant> {
+        let b = &banks[self.bank];
+        let families = self.families(b, library);
+        let mut out = Vec::new();
+        let mut ask = |families: &[String], conditions: &[String], class| {
+            out.extend(families.iter().map(|family| Variant {
+                family: family.clone(),
+                conditions: conditions.to_vec(),
+                class,
+            }));
+        };
+        let floats = self.float_vars(b);
+        let narrow = &families[families.len() - 1..];
+        let exact = b.world.main == DType::Bool || !b.world.main.is_float();
+        let of_all = |asks: &dyn Fn(&str) -> String| floats.iter().map(|v| asks(v)).collect::<Vec<_>>();
+        let numbers: Vec<String> = self.float_attrs(b).iter().map(|k| format!("{k} > 0")).collect();
+        match self.alike {
+            Alike::Everywhere | Alike::Finite => {
+                if self.alike == Alike::Everywhere {
+                    ask(&families, &[], "exact");
+                }
+                if !exact {
+                    ask(&families, &[], "reorder");
+                    if !floats.is_empty() {
+                        ask(narrow, &of_all(&|v| format!("within({v}, -8, 9)")), "reorder");
+                    }
+                    ask(narrow, &[], "approx(abs=0.0)");
+                }
+            }
+            Alike::Nonnegative => {
+                let mut ways: Vec<Vec<String>> = Vec::new();
+                if !numbers.is_empty() {
+                    ways.push(numbers.clone());
+                }
+                let asks = |v: &str| format!("nonnegative({v})");
+                ways.extend(floats.iter().map(|v| vec![asks(v)]));
+                if floats.len() > 1 {
+                    ways.push(of_all(&asks));
+                }
+                if !numbers.is_empty() && !floats.is_empty() {
+                    ways.push([&of_all(&asks)[..], &numbers].concat());
+                }
+                for class in ["exact", "reorder"] {
+                    ways.iter().for_each(|c| ask(narrow, c, class));
+                }
+            }
+            Alike::Moderate => {
+                let mut all = of_all(&|v| format!("within({v}, 0.1, 8)"));
+                all.extend(numbers);
+                if !all.is_empty() {
+                    ask(narrow, &all, "exact");
+                    ask(narrow, &all, "reorder");
+                }
+            }
+        }
+        out
+    }
+
+    /// The rule of a variant.
+    pub fn rule(&self, banks: &[Bank], name: &str, variant: &Variant, arrow: &str) -> String {
+        let b = &banks[self.bank];
+        let right = self.right_side(b);
+        let mut out = format!("rule {name}\n  {} {arrow} {right}\n  given ", bare(&self.sides.0));
+        let mut given: Vec<String> = Vec::new();
+        for (i, n) in &self.names.vars {
+            let v = &b.world.vars[*i];
+            let dims: Vec<String> =
+                v.dims.iter().map(|d| b.world.dims[*d as usize].text()).collect();
+            let of = if v.dtype == b.world.main { variant.family.as_str() } else { v.dtype.name() };
+            given.push(format!("{n}: {of}[{}]", dims.join(", ")));
+        }
+        for (i, n) in &self.names.attrs {
+            let positive = variant.conditions.iter().any(|c| *c == format!("{n} > 0"));
+            match b.world.attrs[*i].kind {
+                AttrKind::Float if positive => given.push(format!("{n}: float in 0.25..4")),
+                AttrKind::Float => given.push(format!("{n}: float in -4..4")),
+                AttrKind::Int => given.push(format!("{n}: int in 1..5")),
+                // Its place tells its kind.
+                _ => {}
+            }
+        }
+        out.push_str(&given.join(", "));
+        if !variant.conditions.is_empty() {
+            let _ = write!(out, "\n  if {}", variant.conditions.join(", "));
+        }
+        let _ = write!(out, "\n  error {}", variant.class);
+        out
+    }
+
+    /// The right side; a bare number as the tensor of it that has the left side's axes.
+    fn right_side(&self, b: &Bank) -> String {
+        let right = b.term(self.right);
+        let Node::Number(_) = right.node else { return bare(&self.sides.1).to_string() };
+        let of = b.world.vars.iter().enumerate().find(|(i, v)| {
+            self.names.vars.contains_key(i) && v.dtype == right.dtype
+        });
+        let to = match of {
+            Some((i, _)) => format!("dtype({})", self.names.vars[&i]),
+            None => right.dtype.name().to_string(),
+        };
+        let shape = match b.world.dims.as_slice() {
+            [DimName::Segment(s)] => format!("|{s}|"),
+            dims => {
+                let size = |d: &DimName| match d {
+                    DimName::Segment(s) => format!("..|{s}|"),
+                    DimName::Axis(n) => format!("|{n}|"),
+                };
+                format!("[{}]", dims.iter().map(size).collect::<Vec<_>>().join(", "))
+            }
+        };
+        format!("broadcast(cast({}, to={to}), map=[], shape={shape})", bare(&self.sides.1))
+    }
+
+    fn float_vars(&self, b: &Bank) -> Vec<String> {
+        let float = |i: &usize| b.world.vars[*i].dtype.is_float();
+        self.names.vars.iter().filter(|(i, _)| float(i)).map(|(_, n)| n.clone()).collect()
+    }
+
+    fn float_attrs(&self, b: &Bank) -> Vec<String> {
+        let float = |i: &usize| b.world.attrs[*i].kind == AttrKind::Float;
+        self.names.attrs.iter().filter(|(i, _)| float(i)).map(|(_, n)| n.clone()).collect()
+    }
+
+    /// Families of types that every operator of both sides takes where the main type stands, the widest first.
+    fn families(&self, b: &Bank, library: &Library) -> Vec<String> {
+        let main = b.world.main;
+        let wide: &[&str] = match main {
+            DType::Bool => &[],
+            d if d.is_float() => &["T", "N", "F"],
+            _ => &["T", "N", "I"],
+        };
+        let mut out: Vec<String> = wide
+            .iter()
+            .filter(|f| [self.left, self.right].iter().all(|t| takes(b, library, *t, f)))
+            .map(|f| f.to_string())
+            .collect();
+        // Of conditions that choose among others nothing is asked.
+        if main == DType::Bool && [self.left, self.right].iter().all(|t| takes(b, library, *t, "T")) {
+            out.push("T".into());
+        }
+        out.push(main.name().to_string());
+        // A type of its own is asked for only where no family is.
+        if out.len() > 1 {
+            out.pop();
+        }
+        out
+    }
+}
+
+/// True if the operators of a term take every type of a family where it has the main type.
+fn takes(b: &Bank, library: &Library, term: TermId, family: &str) -> bool {
+    let main = b.world.main;
+    match &b.term(term).node {
+        Node::Var(_) => true,
+        Node::Number(_) => family != "T" || b.term(term).dtype != main,
+        Node::Apply(op, args, _) => {
+            let call = library.call(b.ops[*op].call);
+            let wide = |p: &DTypePattern| match p {
+                DTypePattern::Fixed(_) => false,
+                DTypePattern::Var(v) => match &v[..1] {
+                    "T" => true,
+                    "N" => family != "T",
+                    of => of == family,
+                },
+            };
+            call.inputs.iter().zip(args).all(|(i, a)| {
+                (b.term(*a).dtype != main || wide(&i.ty.dtype)) && takes(b, library, *a, family)
+            })
+        }
+    }
+}
+
+/// True if a law of these sides would bind all that its right side has.
+fn binds(b: &Bank, left: TermId, right: TermId) -> bool {
+    let (l, r) = (b.term(left), b.term(right));
+    let mut found = 0u32;
+    bare_attrs(b, left, &mut found);
+    matches!(l.node, Node::Apply(..)) && r.vars & !l.vars == 0 && (r.attrs | l.attrs) & !found == 0
+}
+
+/// Attribute variables that stand by themselves.
+fn bare_attrs(b: &Bank, term: TermId, found: &mut u32) {
+    let mut note = |i: usize| *found |= b.exprs[i].form.bare().map_or(0, |v| 1 << v);
+    match &b.term(term).node {
+        Node::Var(_) => {}
+        Node::Number(i) => note(*i),
+        Node::Apply(_, args, attrs) => {
+            attrs.iter().flatten().for_each(|i| note(*i));
+            args.iter().for_each(|a| bare_attrs(b, *a, found));
+        }
+    }
+}
+
+/// Literals and attribute variables in a term.
+fn numbers(b: &Bank, term: TermId) -> usize {
+    match &b.term(term).node {
+        Node::Var(_) => 0,
+        Node::Number(_) => 1,
+        Node::Apply(_, args, _) => args.iter().map(|a| numbers(b, *a)).sum(),
+    }
+}
+
+impl Names {
+    /// Names for the variables of a left side: those of a kind in the order in which they occur.
+    fn of(b: &Bank, left: TermId) -> Names {
+        let mut names = Names::default();
+        names.visit(b, left);
+        names
+    }
+
+    fn visit(&mut self, b: &Bank, term: TermId) {
+        match &b.term(term).node {
+            Node::Var(i) => self.var(b, *i),
+            Node::Number(i) => b.exprs[*i].form.each_var(&mut |v| self.attr(b, v)),
+            Node::Apply(_, args, attrs) => {
+                args.iter().for_each(|a| self.visit(b, *a));
+                for i in attrs.iter().flatten() {
+                    b.exprs[*i].form.each_var(&mut |v| self.attr(b, v));
+                }
+            }
+        }
+    }
+
+    fn var(&mut self, b: &Bank, i: usize) {
+        let vars = &b.world.vars;
+        let alike = |j: &usize| (vars[*j].dtype, &vars[*j].dims) == (vars[i].dtype, &vars[i].dims);
+        let taken = self.vars.keys().filter(|j| alike(j)).count();
+        if !self.vars.contains_key(&i) {
+            let free = (0..vars.len()).filter(alike).nth(taken);
+            self.vars.insert(i, vars[free.unwrap_or(i)].name.clone());
+        }
+    }
+
+    fn attr(&mut self, b: &Bank, i: usize) {
+        let attrs = &b.world.attrs;
+        let alike = |j: &usize| attrs[*j].kind == attrs[i].kind;
+        let taken = self.attrs.keys().filter(|j| alike(j)).count();
+        if !self.attrs.contains_key(&i) {
+            let free = (0..attrs.len()).filter(alike).nth(taken);
+            self.attrs.insert(i, attrs[free.unwrap_or(i)].name.clone());
+        }
+    }
+
+    fn text(&self, b: &Bank, term: TermId) -> String {
+        let name = |v: usize| self.attrs.get(&v).unwrap_or(&b.world.attrs[v].name).clone();
+        let expr = |i: usize| b.exprs[i].form.text(&name, &b.world.dims);
+        match &b.term(term).node {
+            Node::Var(i) => self.vars.get(i).unwrap_or(&b.world.vars[*i].name).clone(),
+            Node::Number(i) => expr(*i),
+            Node::Apply(op, args, attrs) => {
+                let args: Vec<String> = args.iter().map(|a| self.text(b, *a)).collect();
+                let params = &b.ops[*op].attrs;
+                let attrs = params.iter().zip(attrs);
+                let attrs = attrs.filter_map(|(p, a)| Some(format!("{p}={}", bare(&expr((*a)?)))));
+                b.ops[*op].text(&args, &attrs.collect::<Vec<_>>())
+            }
+        }
+    }
+}
