@@ -32,13 +32,16 @@ pub struct Known {
 }
 
 impl Known {
-    /// These laws, and the definitions of the operators that are asked for.
-    pub fn new(texts: &[(String, String)], laws: String, ops: &[CallId]) -> Known {
+    /// These laws, and the definitions of the operators that are asked for; all laws of the texts, if they are to be left out.
+    pub fn new(texts: &[(String, String)], laws: String, ops: &[String], beyond: bool) -> Known {
         let mut texts = texts.to_vec();
         texts.push(("found".into(), laws));
-        let (library, _) = stdlib::operators_with(&texts);
+        let read = if beyond { stdlib::with } else { stdlib::operators_with };
+        let (library, _) = read(&texts);
         let last = library.sources.len() as u32 - 1;
-        let known = |l: &Law| l.source.file == last || is_definition(&library, l, ops);
+        let ops: Vec<CallId> = ops.iter().filter_map(|n| library.find(n)).collect();
+        let known =
+            |l: &Law| beyond || l.source.file == last || is_definition(&library, l, &ops);
         let of = |passes: &dyn Fn(&Law) -> bool| {
             let all = (0u32..).zip(&library.laws);
             all.filter(|(_, l)| known(l) && passes(l)).map(|(i, _)| i).collect::<Vec<u32>>()

@@ -25,7 +25,7 @@ use crate::stdlib;
 use establish::{Asking, Established, establish};
 use minimise::Known;
 use mlc_dsl::ir::DType;
-use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::library::Library;
 use mlc_verify::CheckOptions;
 use operators::Operator;
 use serde::Serialize;
@@ -111,7 +111,6 @@ pub fn infer(
         options,
         library: &library,
         until: started + options.time,
-        calls: ops.iter().map(|o| o.call).collect(),
         banks: vec![],
         seen: HashSet::new(),
         found: vec![],
@@ -124,7 +123,7 @@ pub fn infer(
         }
         search.stage(&ops, stage);
     }
-    search.drop_redundant();
+    search.drop_redundant(0);
     let mut inferred = search.printed();
     inferred.counts.seconds = started.elapsed().as_secs_f64();
     Ok(inferred)
@@ -135,7 +134,6 @@ struct Search<'a> {
     options: &'a Options,
     library: &'a Library,
     until: Instant,
-    calls: Vec<CallId>,
     banks: Vec<Bank>,
     seen: HashSet<String>,
     found: Vec<Established>,
@@ -218,7 +216,9 @@ impl Search<'_> {
             self.counts.refused += asked.len() - holds.len();
             fresh = holds.len();
             if fresh > 0 {
+                let from = self.found.len();
                 self.found.extend(holds);
+                self.drop_redundant(from);
                 known = self.known();
             }
         }
@@ -239,19 +239,23 @@ impl Search<'_> {
             threads: self.options.threads,
             until: self.until,
         };
-        establish(&asking, &self.banks, candidates).into_iter().flatten().collect()
+        let mut texts = HashSet::new();
+        let holds = establish(&asking, &self.banks, candidates).into_iter().flatten();
+        // Of two types one law is found twice.
+        holds.filter(|e| texts.insert(printing::rule(&self.banks, e, ""))).collect()
     }
 
     fn known(&self) -> Known {
-        Known::new(self.texts, printing::laws_by_number(&self.banks, &self.found), &self.calls)
+        let laws = printing::laws_by_number(&self.banks, &self.found);
+        Known::new(self.texts, laws, &self.options.ops, self.options.beyond)
     }
 
-    /// Leaves out laws that the others derive, the last first.
-    fn drop_redundant(&mut self) {
+    /// Leaves out laws from this number on that the others derive, the last first.
+    fn drop_redundant(&mut self, from: usize) {
         let known = self.known();
         let mut out: Vec<String> = Vec::new();
         let mut keep = vec![true; self.found.len()];
-        for i in (0..self.found.len()).rev() {
+        for i in (from..self.found.len()).rev() {
             let own = printing::number(i);
             out.push(own);
             if known.derives_without(&self.banks, &self.found[i], &out) {

@@ -8,7 +8,7 @@ use super::threads;
 use super::worlds::{World, WorldPlan};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::DType;
-use mlc_dsl::library::{CallKind, DTypePattern, Library};
+use mlc_dsl::library::{DTypePattern, Library};
 use std::time::Instant;
 
 /// Terms of one bank that are evaluated at most.
@@ -41,13 +41,16 @@ pub fn stages(options: &Options) -> Vec<Stage> {
     };
     vec![
         stage(None, true, 0, variables, 3),
-        stage(Some(1), true, 1, variables, 7),
-        stage(Some(2), true, 0, variables.min(2), 5),
+        stage(Some(1), true, 2, variables, 5),
+        stage(Some(2), false, 2, variables.min(2), 5),
+        stage(Some(2), true, 0, variables, 5),
         stage(Some(2), false, 0, variables, 6),
-        stage(Some(2), false, 2, variables.min(2), 6),
         stage(Some(3), false, 0, variables, 5),
         stage(None, true, 1, variables.min(2), 4),
+        stage(Some(2), false, 2, 1, 7),
+        stage(Some(2), false, 2, variables.min(2), 6),
         stage(Some(2), false, 0, variables, 8),
+        stage(Some(3), false, 0, variables, 7),
         stage(Some(3), true, 0, variables.min(2), 6),
     ]
 }
@@ -161,9 +164,4 @@ fn attr_kinds(
         out.push((if main.is_float() { AttrKind::Float } else { AttrKind::Int }, of_numbers));
     }
     out
-}
-
-/// True of an operator that is a composition of others.
-pub fn is_defined(library: &Library, op: &Operator) -> bool {
-    matches!(library.call(op.call).kind, CallKind::Def(_))
 }

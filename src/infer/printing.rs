@@ -43,7 +43,8 @@ pub fn laws_by_number(banks: &[Bank], found: &[Established]) -> String {
     found.iter().enumerate().map(rule).collect()
 }
 
-fn rule(banks: &[Bank], e: &Established, name: &str) -> String {
+/// A law as a rule of that name.
+pub fn rule(banks: &[Bank], e: &Established, name: &str) -> String {
     let arrow = if e.both_ways { "<=>" } else { "=>" };
     e.candidate.rule(banks, name, &e.variant, arrow)
 }
@@ -81,7 +82,7 @@ pub fn text(
     (print_file(&file), laws)
 }
 
-fn header(_library: &Library, options: &Options, counts: &Counts, laws: usize) -> String {
+fn header(library: &Library, options: &Options, counts: &Counts, laws: usize) -> String {
     let types: Vec<&str> = options.types.iter().map(|t| t.name()).collect();
     let mut out = String::new();
     let _ = writeln!(out, "//! Laws found by `mlc-rewrite infer`, each verified as `check` does.");
@@ -104,8 +105,18 @@ fn header(_library: &Library, options: &Options, counts: &Counts, laws: usize) -
         counts.refused,
         counts.left
     );
+    let traits = options.ops.iter().filter_map(|name| declared(library, name));
+    out.extend(traits.map(|t| format!("//! {t}\n")));
     out.push('\n');
     out
+}
+
+/// What an operator's declaration says of its operands, which no law has to say again.
+fn declared(library: &Library, name: &str) -> Option<String> {
+    let call = library.call(library.find(name)?);
+    let traits = [(call.commutative, "commutative"), (call.associative, "associative")];
+    let traits: Vec<&str> = traits.into_iter().filter(|t| t.0).map(|t| t.1).collect();
+    (!traits.is_empty()).then(|| format!("Declared: `{name}` is {}.", traits.join(" and ")))
 }
 
 /// The operators of a term, the outermost first.

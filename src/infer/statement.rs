@@ -33,7 +33,7 @@ pub struct Candidate {
 
 /// Order of candidates: what is small, has few numbers and many variables.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(usize, usize, Alike, std::cmp::Reverse<u32>, String);
+pub struct Rank(usize, usize, std::cmp::Reverse<u32>, Alike, usize, String);
 
 #[derive(Clone, Debug, Default)]
 struct Names {
@@ -66,8 +66,9 @@ impl Candidate {
         let (l, r) = (b.term(left), b.term(right));
         let numbers = numbers(b, left) + numbers(b, right);
         let variables = (l.vars.count_ones(), format!("{} => {}", sides.0, sides.1));
-        let size = l.size + r.size;
-        let rank = Rank(size, numbers, pair.alike, std::cmp::Reverse(variables.0), variables.1);
+        let size = l.size + r.size + conditional(pair.alike);
+        let general = (std::cmp::Reverse(variables.0), pair.alike, b.world.dims.len());
+        let rank = Rank(size, numbers, general.0, general.1, general.2, variables.1);
         let distinct = sides.0 != sides.1;
         distinct.then_some(Candidate { bank, left, right, alike: pair.alike, sides, rank, names })
     }
@@ -78,68 +79,106 @@ impl Candidate {
         format!("{:?} {:?} {} => {}", b.world.main, b.world.dims, self.sides.0, self.sides.1)
     }
 
-    /// True if the sides can change places.
+    /// True if the sides can change places: neither is larger, or they group the same variables otherwise.
     pub fn is_balanced(&self, banks: &[Bank]) -> bool {
         let b = &banks[self.bank];
-        b.term(self.left).size == b.term(self.right).size && binds(b, self.right, self.left)
+        let (l, r) = (b.term(self.left), b.term(self.right));
+        let regroups = l.vars.count_ones() >= 3 && matches!(r.node, Node::Apply(..));
+        (l.size == r.size || regroups) && binds(b, self.right, self.left)
     }
 
     /// The ways to ask about it, the strongest first.
     pub fn variants(&self, banks: &[Bank], library: &Library) -> Vec<Variant> {
         let b = &banks[self.bank];
         let families = self.families(b, library);
+        let narrow = &families[families.len() - 1..];
         let mut out = Vec::new();
-        let mut ask = |families: &[String], conditions: &[String], class| {
-            out.extend(families.iter().map(|family| Variant {
-                family: family.clone(),
-                conditions: conditions.to_vec(),
+        let mut ask = |families: &[Family], conditions: &[String], class| {
+            out.extend(families.iter().map(|f| Variant {
+                family: f.name.clone(),
+                conditions: f.condition.iter().chain(conditions).cloned().collect(),
                 class,
             }));
         };
         let floats = self.float_vars(b);
-        let narrow = &families[families.len() - 1..];
-        let exact = b.world.main == DType::Bool || !b.world.main.is_float();
-        let of_all = |asks: &dyn Fn(&str) -> String| floats.iter().map(|v| asks(v)).collect::<Vec<_>>();
-        let numbers: Vec<String> = self.float_attrs(b).iter().map(|k| format!("{k} > 0")).collect();
+        let all = |asks: &dyn Fn(&str) -> String| floats.iter().map(|v| asks(v)).collect::<Vec<_>>();
+        let nonnegative = |v: &str| format!("nonnegative({v})");
+        let within = |v: &str| format!("within({v}, -8, 9)");
+        let moderate = |v: &str| format!("within({v}, 0.1, 8)");
+        let numbers = self.conditions_on_numbers(b);
+        let mut conditions: Vec<Vec<String>> = numbers.clone();
+        let everywhere = matches!(self.alike, Alike::Everywhere | Alike::Finite);
         match self.alike {
-            Alike::Everywhere | Alike::Finite => {
-                if self.alike == Alike::Everywhere {
-                    ask(&families, &[], "exact");
-                }
-                if !exact {
-                    ask(&families, &[], "reorder");
-                    if !floats.is_empty() {
-                        ask(narrow, &of_all(&|v| format!("within({v}, -8, 9)")), "reorder");
-                    }
-                    ask(narrow, &[], "approx(abs=0.0)");
-                }
-            }
+            Alike::Everywhere | Alike::Finite => conditions.insert(0, vec![]),
             Alike::Nonnegative => {
-                let mut ways: Vec<Vec<String>> = Vec::new();
-                if !numbers.is_empty() {
-                    ways.push(numbers.clone());
-                }
-                let asks = |v: &str| format!("nonnegative({v})");
-                ways.extend(floats.iter().map(|v| vec![asks(v)]));
+                conditions.extend(floats.iter().map(|v| vec![nonnegative(v)]));
                 if floats.len() > 1 {
-                    ways.push(of_all(&asks));
+                    conditions.push(all(&nonnegative));
                 }
-                if !numbers.is_empty() && !floats.is_empty() {
-                    ways.push([&of_all(&asks)[..], &numbers].concat());
-                }
-                for class in ["exact", "reorder"] {
-                    ways.iter().for_each(|c| ask(narrow, c, class));
-                }
+                let also = |n: &Vec<String>| [&all(&nonnegative)[..], n].concat();
+                conditions.extend(numbers.iter().filter(|_| !floats.is_empty()).map(also));
             }
             Alike::Moderate => {
-                let mut all = of_all(&|v| format!("within({v}, 0.1, 8)"));
-                all.extend(numbers);
-                if !all.is_empty() {
-                    ask(narrow, &all, "exact");
-                    ask(narrow, &all, "reorder");
-                }
+                let last = numbers.last().cloned().unwrap_or_default();
+                conditions.push([all(&moderate), last].concat());
             }
         }
+        let exact = !b.world.main.is_float();
+        // What differs where numbers are not finite has other bits.
+        let classes = if self.alike == Alike::Finite { &["reorder"][..] } else { &["exact", "reorder"] };
+        for class in classes.iter().filter(|c| !exact || **c == "exact") {
+            for c in &conditions {
+                ask(if c.is_empty() { &families } else { narrow }, c, class);
+            }
+        }
+        if everywhere && !exact {
+            if !floats.is_empty() {
+                ask(narrow, &all(&within), "reorder");
+            }
+            ask(narrow, &[], "approx(abs=0.0)");
+        }
+        out
+    }
+
+    /// What may be asked of the numbers of a law, as those of the samples are: signs, an order, bounds that every type has.
+    fn conditions_on_numbers(&self, b: &Bank) -> Vec<Vec<String>> {
+        let at = match self.alike {
+            Alike::Everywhere | Alike::Finite => 0,
+            Alike::Nonnegative | Alike::Moderate => 1,
+        };
+        let numbers: Vec<(&String, f64, AttrKind)> = self
+            .names
+            .attrs
+            .iter()
+            .filter_map(|(i, n)| Some((n, b.world.number(*i, at)?, b.world.attrs[*i].kind)))
+            .collect();
+        if numbers.is_empty() {
+            return vec![];
+        }
+        if numbers.iter().all(|n| n.2 == AttrKind::Int) {
+            let fits: Vec<String> =
+                numbers.iter().flat_map(|(n, ..)| [format!("{n} >= 0"), format!("{n} <= 127")]).collect();
+            let ordered = in_order(&numbers);
+            return vec![fits.clone(), ordered.clone(), [fits, ordered].concat()];
+        }
+        let signs: Vec<String> = numbers.iter().map(|(n, v, _)| sign(n, *v)).collect();
+        let finite = numbers.iter().zip(&signs).flat_map(|((n, v, _), s)| {
+            let end = if *v > 0.0 { format!("{n} < inf") } else { format!("{n} > -inf") };
+            [s.clone(), end]
+        });
+        let mut out: Vec<Vec<String>> = signs.iter().map(|s| vec![s.clone()]).collect();
+        if signs.len() > 1 {
+            out.push(in_order(&numbers));
+            out.push(signs.clone());
+        }
+        let finite: Vec<String> = finite.collect();
+        out.extend(finite.chunks(2).map(<[String]>::to_vec));
+        if signs.len() > 1 {
+            out.push(finite.clone());
+        }
+        let bounded = |n: &&String| format!("abs({n}) < inf");
+        let names: Vec<&String> = numbers.iter().map(|n| n.0).collect();
+        out.push(names.iter().map(bounded).collect());
         out
     }
 
@@ -157,9 +196,11 @@ impl Candidate {
             given.push(format!("{n}: {of}[{}]", dims.join(", ")));
         }
         for (i, n) in &self.names.attrs {
-            let positive = variant.conditions.iter().any(|c| *c == format!("{n} > 0"));
+            let asks = |c: &str| variant.conditions.iter().any(|x| *x == format!("{n} {c} 0"));
+            let (positive, negative) = (asks(">"), asks("<"));
             match b.world.attrs[*i].kind {
                 AttrKind::Float if positive => given.push(format!("{n}: float in 0.25..4")),
+                AttrKind::Float if negative => given.push(format!("{n}: float in -4..-0.25")),
                 AttrKind::Float => given.push(format!("{n}: float in -4..4")),
                 AttrKind::Int => given.push(format!("{n}: int in 1..5")),
                 // Its place tells its kind.
@@ -203,35 +244,54 @@ impl Candidate {
         self.names.vars.iter().filter(|(i, _)| float(i)).map(|(_, n)| n.clone()).collect()
     }
 
-    fn float_attrs(&self, b: &Bank) -> Vec<String> {
-        let float = |i: &usize| b.world.attrs[*i].kind == AttrKind::Float;
-        self.names.attrs.iter().filter(|(i, _)| float(i)).map(|(_, n)| n.clone()).collect()
-    }
-
-    /// Families of types that every operator of both sides takes where the main type stands, the widest first.
-    fn families(&self, b: &Bank, library: &Library) -> Vec<String> {
+    /// Families of types that every operator of both sides takes where the main type stands, the widest first; at last
+    /// those of its types whose numbers have signs.
+    fn families(&self, b: &Bank, library: &Library) -> Vec<Family> {
         let main = b.world.main;
+        let takes = |f: &&&str| [self.left, self.right].iter().all(|t| takes(b, library, *t, f));
         let wide: &[&str] = match main {
-            DType::Bool => &[],
+            DType::Bool => &["T"],
             d if d.is_float() => &["T", "N", "F"],
             _ => &["T", "N", "I"],
         };
-        let mut out: Vec<String> = wide
-            .iter()
-            .filter(|f| [self.left, self.right].iter().all(|t| takes(b, library, *t, f)))
-            .map(|f| f.to_string())
-            .collect();
-        // Of conditions that choose among others nothing is asked.
-        if main == DType::Bool && [self.left, self.right].iter().all(|t| takes(b, library, *t, "T")) {
-            out.push("T".into());
+        let family = |name: &str| Family { name: name.to_string(), condition: None };
+        let mut out: Vec<Family> = wide.iter().filter(takes).map(|f| family(f)).collect();
+        if main.is_int() && out.last().is_some_and(|f| f.name == "I") && !self.names.vars.is_empty() {
+            let of = self.names.vars.iter().find(|(i, _)| b.world.vars[**i].dtype == main);
+            out.extend(of.map(|(_, n)| Family { name: "I".into(), condition: Some(signed(n)) }));
         }
-        out.push(main.name().to_string());
-        // A type of its own is asked for only where no family is.
-        if out.len() > 1 {
-            out.pop();
+        if out.is_empty() || main == DType::Bool {
+            out.push(family(main.name()));
         }
         out
     }
+}
+
+/// What variables of the main type are declared with.
+#[derive(Clone, Debug)]
+struct Family {
+    name: String,
+    /// Which of its types are meant.
+    condition: Option<String>,
+}
+
+/// That a variable has a type of integers below zero.
+fn signed(variable: &str) -> String {
+    let wide = |d: &&DType| d.is_int() && !d.is_small();
+    let below = |d: &&DType| d.int_range().is_some_and(|(low, _)| low < 0);
+    let types = DType::ALL.iter().filter(wide).filter(below);
+    types.map(|d| format!("dtype({variable}) == {}", d.name())).collect::<Vec<_>>().join(" or ")
+}
+
+fn sign(name: &str, value: f64) -> String {
+    if value > 0.0 { format!("{name} > 0") } else { format!("{name} < 0") }
+}
+
+/// That numbers are in the order that they have in the samples.
+fn in_order(numbers: &[(&String, f64, AttrKind)]) -> Vec<String> {
+    let mut sorted: Vec<_> = numbers.to_vec();
+    sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
+    sorted.windows(2).map(|w| format!("{} < {}", w[0].0, w[1].0)).collect()
 }
 
 /// True if the operators of a term take every type of a family where it has the main type.
@@ -254,6 +314,15 @@ fn takes(b: &Bank, library: &Library, term: TermId, family: &str) -> bool {
                 (b.term(*a).dtype != main || wide(&i.ty.dtype)) && takes(b, library, *a, family)
             })
         }
+    }
+}
+
+/// What a condition counts for beside operators.
+fn conditional(alike: Alike) -> usize {
+    match alike {
+        Alike::Everywhere | Alike::Finite => 0,
+        Alike::Nonnegative => 2,
+        Alike::Moderate => 3,
     }
 }
 

@@ -163,6 +163,13 @@ impl World {
         Environment { style, extents, values, env }
     }
 
+    /// The number that an attribute variable is in an environment.
+    pub fn number(&self, variable: usize, environment: usize) -> Option<f64> {
+        let AttrVariable { name, kind } = &self.attrs[variable];
+        let number = matches!(kind, AttrKind::Int | AttrKind::Float);
+        self.environments[environment].env.attr(name).filter(|_| number)?.as_f64()
+    }
+
     /// The shape of these axes in an environment.
     pub fn shape(&self, dims: &[DimId], environment: usize) -> Vec<usize> {
         let e = &self.environments[environment];
@@ -235,7 +242,7 @@ fn attr(kind: AttrKind, i: usize, style: Style, rank: usize, rng: &mut Random) -
         }
         AttrKind::Axes => Attr::ints([(i % rank.max(1)) as i64]),
         AttrKind::Bool => Attr::Bool(rng.chance(0.5)),
-        AttrKind::Int => Attr::int([3, 2, 5][i % 3]),
+        AttrKind::Int => Attr::int([2, 3, 5][i % 3]),
         // Few binary places: what is computed of them is not rounded.
         _ => Attr::float(match style {
             Style::Finite => [-1.75, 0.625, 2.5][i % 3],
