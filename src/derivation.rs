@@ -4,7 +4,10 @@
 
 use crate::names;
 use crate::pipeline::Fp;
-use mlc_dsl::ir::{Program, Value};
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{Expr, ExprKind, Predicate};
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::{Attr, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_explore::{Explored, Limits, explore};
 use serde::Serialize;
@@ -105,6 +108,7 @@ pub fn derive_by(library: &Arc<Library>, law: &Law, by: &[u32], seed: u64) -> De
     let mut by = BTreeSet::new();
     let (instances, mut derived) = (programs.len(), 0);
     for program in programs {
+        let program = assumed(library, law, &program).unwrap_or(program);
         let sides = sides(&program);
         let explored = explore(library.clone(), program, &known, &Limits::default());
         if sides.iter().all(|(l, r)| explored.are_equal(*l, *r)) {
@@ -113,6 +117,71 @@ pub fn derive_by(library: &Arc<Library>, law: &Law, by: &[u32], seed: u64) -> De
         }
     }
     Derivation { law: law.name.to_string(), instances, derived, by: by.into_iter().collect() }
+}
+
+/// The same program where what the law asks of elements is known: an operand is computed so that they are as asked, for nothing is
+/// known of an input. `None` if the law asks for nothing of that kind.
+fn assumed(library: &Library, law: &Law, program: &Program) -> Option<Program> {
+    let asked = |name: &str| law.conditions.iter().find_map(|c| asked_of(c, name));
+    if !program.inputs.iter().any(|(name, _)| asked(name).is_some()) {
+        return None;
+    }
+    let mut builder = Builder::new(library);
+    let mut values: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let args: Vec<Value> =
+            node.args.iter().map(|v| values[v.node.0 as usize][v.output as usize]).collect();
+        values.push(match &node.kind {
+            NodeKind::Input(i) => {
+                let (name, ty) = &program.inputs[*i as usize];
+                let input = builder.input(name, ty.clone());
+                let bounds = asked(name).filter(|_| ty.dtype.is_float());
+                vec![bounds.map_or(Some(input), |b| bounded(&mut builder, input, b))?]
+            }
+            NodeKind::Const(c) => vec![builder.constant(program.consts.get(*c).clone())],
+            NodeKind::Apply(call, attrs) => {
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                builder.apply(*call, &attrs, &args).ok()?
+            }
+        });
+    }
+    let value = |v: &Value| values[v.node.0 as usize][v.output as usize];
+    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), value(v))).collect();
+    Some(builder.finish(outputs))
+}
+
+/// The bounds that a condition states of a variable's elements as numbers.
+fn asked_of(condition: &Expr, name: &str) -> Option<(f64, f64)> {
+    let ExprKind::Test(predicate, args) = &condition.kind else { return None };
+    let (tensors, bounds) = predicate.split(args);
+    let number = |e: &Expr| eval(e, &Env::default()).ok()?.as_f64();
+    if !tensors.iter().any(|t| t.as_name().is_some_and(|n| **n == *name)) {
+        return None;
+    }
+    match (predicate, bounds) {
+        (Predicate::Nonnegative, _) => Some((0.0, f64::INFINITY)),
+        (Predicate::Within, [low, high]) => number(low).zip(number(high)),
+        _ => None,
+    }
+}
+
+/// A value within bounds; of those below zero its absolute value.
+pub fn bounded(builder: &mut Builder<'_>, v: Value, (low, high): (f64, f64)) -> Option<Value> {
+    let structural = builder.structural();
+    let ty = builder.ty(v).clone();
+    let apply = |builder: &mut Builder<'_>, name: &str, v: Value, bound: Option<f64>| {
+        let mut args = vec![v];
+        if let Some(bound) = bound {
+            let number = builder.constant(Tensor::from_f64(ty.dtype, vec![], &[bound]));
+            args.push(builder.broadcast(number, &[], &ty.shape).ok()?);
+        }
+        builder.apply(structural.arithmetic(name)?, &[], &args).ok()?.first().copied()
+    };
+    if (low, high) == (0.0, f64::INFINITY) {
+        return apply(builder, "abs", v, None);
+    }
+    let v = if low.is_finite() { apply(builder, "maximum", v, Some(low))? } else { v };
+    if high.is_finite() { apply(builder, "minimum", v, Some(high)) } else { Some(v) }
 }
 
 /// The outputs of the left side, each with that of the right.

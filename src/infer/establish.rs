@@ -39,12 +39,12 @@ pub struct Asking<'a> {
     pub until: Instant,
 }
 
-/// For each candidate how it holds; `None` for those of which that is not shown.
+/// For each candidate how it holds: not at all, in one way, or under conditions and, with another error class, without them.
 pub fn establish(
     asking: &Asking<'_>,
     banks: &[Bank],
     candidates: &[Candidate],
-) -> Vec<Option<Established>> {
+) -> Vec<Vec<Established>> {
     let variants: Vec<Vec<Variant>> =
         candidates.iter().map(|c| c.variants(banks, asking.library)).collect();
     let mut text = String::new();
@@ -74,9 +74,16 @@ pub fn establish(
         let found = |j: &usize| {
             Instant::now() < asking.until && holds(&format!("one_{i}_{j}"))
         };
-        let j = (0..variants[i].len()).find(found)?;
-        let both_ways = holds(&format!("both_{i}_{j}.rev"));
-        let (candidate, variant) = (candidates[i].clone(), variants[i][j].clone());
-        Some(Established { candidate, variant, both_ways })
+        let count = variants[i].len();
+        let Some(first) = (0..count).find(found) else { return vec![] };
+        let loose = |j: &usize| variants[i][*j].class.starts_with("approx");
+        let conditional = !variants[i][first].conditions.is_empty() && !loose(&first);
+        let second = (first + 1..count).filter(|_| conditional).filter(loose).find(found);
+        let established = |j: usize| Established {
+            candidate: candidates[i].clone(),
+            variant: variants[i][j].clone(),
+            both_ways: holds(&format!("both_{i}_{j}.rev")),
+        };
+        std::iter::once(first).chain(second).map(established).collect()
     })
 }

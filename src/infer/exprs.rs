@@ -40,12 +40,21 @@ pub struct AttrExpr {
     pub values: Vec<Option<Attr>>,
 }
 
-/// Expressions of a world: literals of these numbers, variables, and what is computed from variables.
-pub fn expressions(world: &World, literals: &[i64], types: &[DType]) -> Vec<AttrExpr> {
+/// Numbers that stand among tensors as literals.
+pub const LITERALS: [f64; 5] = [0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY];
+
+/// Expressions of a world: so many of the literals, variables, and what is computed from variables.
+pub fn expressions(world: &World, literals: usize, types: &[DType]) -> Vec<AttrExpr> {
     let mut out: Vec<AttrExpr> = Vec::new();
     let mut add = |form: Form, kind| out.push(AttrExpr::of(world, form, kind));
-    for v in literals {
-        add(Form::Literal(v.to_string(), Attr::int(*v)), AttrKind::Int);
+    for v in LITERALS.into_iter().take(literals) {
+        match v.is_finite() {
+            true => add(Form::Literal(v.to_string(), Attr::int(v as i64)), AttrKind::Int),
+            false => add(Form::Literal(v.to_string(), Attr::float(v)), AttrKind::Float),
+        }
+    }
+    if literals > 0 {
+        add(Form::Literal("[]".into(), Attr::ints([])), AttrKind::Axes);
     }
     for v in [false, true] {
         add(Form::Literal(v.to_string(), Attr::Bool(v)), AttrKind::Bool);
@@ -144,7 +153,9 @@ impl Form {
         let kind = match self {
             Form::Literal(_, Attr::Bool(b)) => ExprKind::Bool(*b),
             Form::Literal(_, Attr::DType(d)) => ExprKind::DType(*d),
-            Form::Literal(_, a) => ExprKind::Int(a.as_i64()?),
+            Form::Literal(_, Attr::Float(bits)) => ExprKind::Float(f64::from_bits(*bits)),
+            Form::Literal(_, a @ Attr::Int(_)) => ExprKind::Int(a.as_i64()?),
+            Form::Literal(..) => ExprKind::List(vec![]),
             Form::Var(i) => ExprKind::Name(Name::from(vars[*i].name.as_str())),
             Form::Position(..) => return None,
             Form::Minus(a) => ExprKind::Unary(UnaryOp::Neg, Box::new(a.expr(vars)?)),

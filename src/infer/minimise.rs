@@ -6,6 +6,7 @@ use super::establish::Established;
 use super::statement::Candidate;
 use super::terms::{Alike, Bank, Node, TermId};
 use super::threads;
+use crate::derivation::bounded;
 use crate::stdlib;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type, Value};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Candidates of one e-graph.
-const TOGETHER: usize = 40;
+const TOGETHER: usize = 36;
 
 /// Nodes of an e-graph, and more for each candidate in it.
 const NODES: usize = 2_000;
@@ -120,7 +121,7 @@ impl<'a> Lowering<'a> {
         // What is asked of elements is the same for both.
         let asks = match c.alike {
             Alike::Everywhere | Alike::Finite => Alike::Everywhere,
-            asked @ (Alike::Nonnegative | Alike::Moderate) => asked,
+            asked @ (Alike::Scaled | Alike::Nonnegative | Alike::Moderate) => asked,
         };
         let bank = &self.banks[c.bank];
         let whole: Vec<u8> = (0..bank.world.dims.len() as u8).collect();
@@ -132,7 +133,7 @@ impl<'a> Lowering<'a> {
     fn operand(&mut self, bank: usize, term: TermId, asks: Alike, shape: &[usize]) -> Option<Value> {
         let b = &self.banks[bank];
         let Node::Number(i) = b.term(term).node else { return self.term(bank, term, asks) };
-        let number = b.exprs[i].number(environment(asks))?;
+        let number = b.exprs[i].number(asks.environment())?;
         self.number(b.term(term).dtype, number, shape)
     }
 
@@ -161,7 +162,7 @@ impl<'a> Lowering<'a> {
                 let ty = Type::known(v.dtype, &shape);
                 let input = self.builder.input(&format!("{bank} {} {asks:?}", v.name), ty);
                 match v.dtype.is_float() {
-                    true => self.asked(input, v.dtype, &shape, asks),
+                    true => asked(&mut self.builder, input, asks),
                     false => Some(input),
                 }
             }
@@ -195,43 +196,21 @@ impl<'a> Lowering<'a> {
         let shape: Vec<Extent> = shape.iter().map(|n| Extent::from(*n as i64)).collect();
         self.builder.broadcast(v, &map, &shape).ok()
     }
-
-    /// An input whose elements are known to be as is asked, by how it is computed.
-    fn asked(&mut self, v: Value, dtype: DType, shape: &[usize], asks: Alike) -> Option<Value> {
-        let structural = self.builder.structural();
-        let mut apply = |name: &str, args: &[Value]| {
-            let made = self.builder.apply(structural.arithmetic(name)?, &[], args).ok()?;
-            made.first().copied()
-        };
-        match asks {
-            Alike::Everywhere | Alike::Finite => Some(v),
-            Alike::Nonnegative => apply("abs", &[v]),
-            Alike::Moderate => {
-                let low = self.number(dtype, 0.25, shape)?;
-                let high = self.number(dtype, 7.0, shape)?;
-                let mut apply = |name: &str, args: &[Value]| {
-                    let made = self.builder.apply(structural.arithmetic(name)?, &[], args).ok()?;
-                    made.first().copied()
-                };
-                let above = apply("maximum", &[v, low])?;
-                apply("minimum", &[above, high])
-            }
-        }
-    }
 }
 
-/// The environment whose numbers meet what is asked.
-fn environment(asks: Alike) -> usize {
+/// An input whose elements are known to be as is asked, by how it is computed.
+fn asked(builder: &mut Builder<'_>, v: Value, asks: Alike) -> Option<Value> {
     match asks {
-        Alike::Everywhere | Alike::Finite => 0,
-        Alike::Nonnegative | Alike::Moderate => 1,
+        Alike::Everywhere | Alike::Finite | Alike::Scaled => Some(v),
+        Alike::Nonnegative => bounded(builder, v, (0.0, f64::INFINITY)),
+        Alike::Moderate => bounded(builder, v, (0.25, 7.0)),
     }
 }
 
-/// The same of an attribute: lists belong to the extents of the first environment.
+/// The environment in which an attribute is looked up: numbers meet what is asked, lists belong to the extents of the first one.
 fn environment_of_attrs(b: &Bank, expr: Option<usize>, asks: Alike) -> usize {
     match expr {
-        Some(i) if b.exprs[i].is_number() => environment(asks),
+        Some(i) if b.exprs[i].is_number() => asks.environment(),
         _ => 0,
     }
 }

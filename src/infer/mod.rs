@@ -89,7 +89,7 @@ pub struct Inferred {
 }
 
 /// Candidates that are looked at together.
-const WINDOW: usize = 320;
+const WINDOW: usize = 72;
 
 /// Candidates that the verifier is asked about at a time: those of few operators stand for the rest.
 const ASKED: usize = 24;
@@ -153,9 +153,12 @@ impl Search<'_> {
         let mut candidates: Vec<Candidate> = Vec::new();
         for bank in grown {
             self.counts.terms += bank.evaluated;
-            let i = self.banks.len();
             self.banks.push(bank);
-            candidates.extend(self.candidates(i, stage));
+            let found = self.candidates(self.banks.len() - 1, stage);
+            if found.is_empty() {
+                self.banks.pop();
+            }
+            candidates.extend(found);
         }
         self.counts.candidates += candidates.len();
         candidates.sort_by(|a, b| a.rank.cmp(&b.rank));
@@ -213,7 +216,7 @@ impl Search<'_> {
             window.retain(|_| !derived.next().unwrap_or(false));
             let asked: Vec<Candidate> = window.drain(..window.len().min(ASKED)).collect();
             let holds: Vec<Established> = self.ask(&asked);
-            self.counts.refused += asked.len() - holds.len();
+            self.counts.refused += asked.len().saturating_sub(holds.len());
             fresh = holds.len();
             if fresh > 0 {
                 let from = self.found.len();

@@ -19,8 +19,8 @@ const TERMS: usize = 40_000;
 pub struct Stage {
     /// Operators of a term; all of them if `None`.
     pub together: Option<usize>,
-    /// Literals stand among tensors.
-    pub literals: bool,
+    /// So many literals stand among tensors.
+    pub literals: usize,
     /// Variables stand for numbers.
     pub numbers: usize,
     /// Variables of the main type.
@@ -40,18 +40,17 @@ pub fn stages(options: &Options) -> Vec<Stage> {
         size: most.min(size),
     };
     vec![
-        stage(None, true, 0, variables, 3),
-        stage(Some(1), true, 2, variables, 5),
-        stage(Some(2), false, 2, variables.min(2), 5),
-        stage(Some(2), true, 0, variables, 5),
-        stage(Some(2), false, 0, variables, 6),
-        stage(Some(3), false, 0, variables, 5),
-        stage(None, true, 1, variables.min(2), 4),
-        stage(Some(2), false, 2, 1, 7),
-        stage(Some(2), false, 2, variables.min(2), 6),
-        stage(Some(2), false, 0, variables, 8),
-        stage(Some(3), false, 0, variables, 7),
-        stage(Some(3), true, 0, variables.min(2), 6),
+        stage(None, 5, 0, variables.min(2), 3),
+        stage(Some(1), 0, 0, variables, 5),
+        stage(Some(2), 0, 0, variables, 5),
+        stage(Some(3), 0, 0, variables, 5),
+        stage(Some(2), 0, 2, 1, 7),
+        stage(Some(2), 0, 0, variables, 8),
+        stage(Some(2), 3, 0, variables.min(2), 5),
+        stage(Some(3), 0, 0, variables, 7),
+        stage(Some(1), 5, 2, 1, 7),
+        stage(Some(2), 0, 2, variables.min(2), 7),
+        stage(Some(3), 3, 0, variables.min(2), 6),
     ]
 }
 
@@ -83,16 +82,16 @@ pub fn banks(
             &WorldPlan {
                 main: *main,
                 variables: stage.variables,
-                conditions: 2,
+                conditions: stage.variables.min(2),
                 axis: *axis,
                 attrs: &attrs,
             },
             options.seed,
         );
-        let literals: &[i64] = if stage.literals { &[0, 1, -1] } else { &[] };
-        let exprs = expressions(&world, literals, &options.types);
+        let exprs = expressions(&world, stage.literals, &options.types);
         let mut bank = Bank::new(world, exprs, group.clone());
-        bank.grow(library, &Bounds { size: stage.size, terms: TERMS, until });
+        let terms = if stage.together == Some(3) { TERMS / 5 } else { TERMS };
+        bank.grow(library, &Bounds { size: stage.size, terms, until });
         bank
     })
 }

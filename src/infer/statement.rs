@@ -69,6 +69,10 @@ impl Candidate {
         let size = l.size + r.size + conditional(pair.alike);
         let general = (std::cmp::Reverse(variables.0), pair.alike, b.world.dims.len());
         let rank = Rank(size, numbers, general.0, general.1, general.2, variables.1);
+        let on_elements = matches!(pair.alike, Alike::Nonnegative | Alike::Moderate);
+        if on_elements && l.size + r.size > CONDITIONAL {
+            return None;
+        }
         let distinct = sides.0 != sides.1;
         distinct.then_some(Candidate { bank, left, right, alike: pair.alike, sides, rank, names })
     }
@@ -106,17 +110,21 @@ impl Candidate {
         let within = |v: &str| format!("within({v}, -8, 9)");
         let moderate = |v: &str| format!("within({v}, 0.1, 8)");
         let numbers = self.conditions_on_numbers(b);
-        let mut conditions: Vec<Vec<String>> = numbers.clone();
+        let mut conditions: Vec<Vec<String>> = Vec::new();
         let everywhere = matches!(self.alike, Alike::Everywhere | Alike::Finite);
         match self.alike {
-            Alike::Everywhere | Alike::Finite => conditions.insert(0, vec![]),
+            Alike::Everywhere | Alike::Finite => {
+                conditions.push(vec![]);
+                conditions.extend(numbers);
+            }
+            Alike::Scaled => conditions = numbers,
             Alike::Nonnegative => {
                 conditions.extend(floats.iter().map(|v| vec![nonnegative(v)]));
                 if floats.len() > 1 {
                     conditions.push(all(&nonnegative));
                 }
-                let also = |n: &Vec<String>| [&all(&nonnegative)[..], n].concat();
-                conditions.extend(numbers.iter().filter(|_| !floats.is_empty()).map(also));
+                let last = numbers.last().filter(|_| !floats.is_empty());
+                conditions.extend(last.map(|n| [&all(&nonnegative)[..], n].concat()));
             }
             Alike::Moderate => {
                 let last = numbers.last().cloned().unwrap_or_default();
@@ -142,10 +150,7 @@ impl Candidate {
 
     /// What may be asked of the numbers of a law, as those of the samples are: signs, an order, bounds that every type has.
     fn conditions_on_numbers(&self, b: &Bank) -> Vec<Vec<String>> {
-        let at = match self.alike {
-            Alike::Everywhere | Alike::Finite => 0,
-            Alike::Nonnegative | Alike::Moderate => 1,
-        };
+        let at = self.alike.environment();
         let numbers: Vec<(&String, f64, AttrKind)> = self
             .names
             .attrs
@@ -166,19 +171,17 @@ impl Candidate {
             let end = if *v > 0.0 { format!("{n} < inf") } else { format!("{n} > -inf") };
             [s.clone(), end]
         });
+        let finite: Vec<String> = finite.collect();
         let mut out: Vec<Vec<String>> = signs.iter().map(|s| vec![s.clone()]).collect();
         if signs.len() > 1 {
             out.push(in_order(&numbers));
             out.push(signs.clone());
         }
-        let finite: Vec<String> = finite.collect();
-        out.extend(finite.chunks(2).map(<[String]>::to_vec));
-        if signs.len() > 1 {
-            out.push(finite.clone());
+        out.push(finite);
+        if self.alike == Alike::Finite {
+            let bounded = |n: &(&String, f64, AttrKind)| format!("abs({}) < inf", n.0);
+            out.insert(0, numbers.iter().map(bounded).collect());
         }
-        let bounded = |n: &&String| format!("abs({n}) < inf");
-        let names: Vec<&String> = numbers.iter().map(|n| n.0).collect();
-        out.push(names.iter().map(bounded).collect());
         out
     }
 
@@ -321,10 +324,15 @@ fn takes(b: &Bank, library: &Library, term: TermId, family: &str) -> bool {
 fn conditional(alike: Alike) -> usize {
     match alike {
         Alike::Everywhere | Alike::Finite => 0,
+        Alike::Scaled => 1,
         Alike::Nonnegative => 2,
         Alike::Moderate => 3,
     }
 }
+
+/// Sides of more operators and variables are not looked at where they are equal under conditions on elements alone: most of those
+/// conditions follow from none.
+const CONDITIONAL: usize = 9;
 
 /// True if a law of these sides would bind all that its right side has.
 fn binds(b: &Bank, left: TermId, right: TermId) -> bool {

@@ -60,10 +60,23 @@ pub enum Alike {
     Everywhere,
     /// On all that are finite.
     Finite,
+    /// On those that are finite, where numbers are positive and in an order.
+    Scaled,
     /// On those without negative elements.
     Nonnegative,
     /// On those that are positive and moderate.
     Moderate,
+}
+
+impl Alike {
+    /// The environment whose numbers are as they are where the terms are alike.
+    pub fn environment(self) -> usize {
+        match self {
+            Alike::Everywhere | Alike::Finite => 0,
+            Alike::Scaled => 1,
+            Alike::Nonnegative | Alike::Moderate => 2,
+        }
+    }
 }
 
 /// Two terms that may be equal.
@@ -111,6 +124,7 @@ pub struct Bank {
     by_size: Vec<Vec<TermId>>,
     forms: HashSet<u64>,
     finite: HashMap<Key, Vec<(Key, TermId)>>,
+    scaled: HashMap<Key, TermId>,
     nonnegative: HashMap<Key, TermId>,
     moderate: HashMap<Key, TermId>,
 }
@@ -130,6 +144,7 @@ impl Bank {
             by_size: vec![vec![]],
             forms: HashSet::new(),
             finite: HashMap::new(),
+            scaled: HashMap::new(),
             nonnegative: HashMap::new(),
             moderate: HashMap::new(),
         };
@@ -187,6 +202,9 @@ impl Bank {
         for size in 2..=bounds.size {
             for op in 0..self.ops.len() {
                 self.applications(&codes, op, size, bounds);
+            }
+            if self.cut {
+                break;
             }
         }
         self.values = HashMap::new();
@@ -417,6 +435,7 @@ impl Bank {
         group.push((keys.everywhere, id));
         if self.world.main.is_float() {
             let weaker = [
+                (&mut self.scaled, keys.scaled, Alike::Scaled),
                 (&mut self.nonnegative, keys.nonnegative, Alike::Nonnegative),
                 (&mut self.moderate, keys.moderate, Alike::Moderate),
             ];
@@ -436,7 +455,9 @@ impl Bank {
         while self.by_size.len() <= term.size {
             self.by_size.push(vec![]);
         }
-        self.by_size[term.size].push(id);
+        if !keys.flat || term.size == 1 {
+            self.by_size[term.size].push(id);
+        }
         self.terms.push(term);
         self.values.insert(id, values);
     }

@@ -17,12 +17,16 @@ pub struct Keys {
     pub everywhere: Key,
     /// Where elements are finite, and of integers everywhere.
     pub finite: Key,
+    /// Where elements are finite and attributes positive.
+    pub scaled: Key,
     /// Where no element is below zero.
     pub nonnegative: Key,
     /// Where elements are positive and moderate.
     pub moderate: Key,
     /// No environment has a number in it, or all of it is empty.
     pub void: bool,
+    /// What is finite where elements are, is one number: what is made of it tells little.
+    pub flat: bool,
 }
 
 impl Keys {
@@ -48,11 +52,20 @@ impl Keys {
         Keys {
             everywhere,
             finite: if exact { everywhere } else { key(Some(Style::Finite)) },
+            scaled: key(Some(Style::Scaled)),
             nonnegative: key(Some(Style::Nonnegative)),
             moderate: key(Some(Style::Moderate)),
+            flat: is_flat(&values[0]),
             void: !numbers.into_iter().any(|(_, v)| !v.is_empty() && has(v)),
         }
     }
+}
+
+/// True if all finite elements are one number.
+fn is_flat(a: &Array) -> bool {
+    let numbers = a.to_f64();
+    let mut finite = numbers.iter().filter(|x| x.is_finite());
+    finite.next().is_none_or(|first| finite.all(|x| x == first))
 }
 
 /// The elements, floats without the places in which roundings differ.

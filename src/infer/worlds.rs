@@ -33,8 +33,10 @@ impl DimName {
 /// Which elements an environment has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Style {
-    /// Finite numbers of either sign, zeros and equal ones among them.
+    /// Finite numbers of either sign, zeros and equal ones among them; attributes have different signs.
     Finite,
+    /// The same elements where attributes are positive and grow.
+    Scaled,
     /// None below zero.
     Nonnegative,
     /// Positive, neither large nor small.
@@ -205,10 +207,12 @@ fn attr_variables(kinds: &[(AttrKind, usize)]) -> Vec<AttrVariable> {
 
 /// Styles and extents of the environments of a world.
 fn shapes(axis: bool, views: bool) -> Vec<(Style, Vec<Vec<usize>>)> {
-    let styles = [Style::Finite, Style::Nonnegative, Style::Moderate, Style::Special];
+    let styles =
+        [Style::Finite, Style::Scaled, Style::Nonnegative, Style::Moderate, Style::Special];
     let extents: Vec<Vec<Vec<usize>>> = match (axis, views) {
         (true, _) => vec![
             vec![vec![2], vec![3], vec![5]],
+            vec![vec![3], vec![4], vec![2]],
             vec![vec![3], vec![2], vec![2]],
             vec![vec![2], vec![4], vec![]],
             vec![vec![4], vec![3], vec![2]],
@@ -217,6 +221,7 @@ fn shapes(axis: bool, views: bool) -> Vec<(Style, Vec<Vec<usize>>)> {
         ],
         (false, true) => vec![
             vec![vec![2, 3, 5]],
+            vec![vec![4, 2, 3]],
             vec![vec![3, 4]],
             vec![vec![2, 4]],
             vec![vec![3, 2, 3]],
@@ -246,7 +251,8 @@ fn attr(kind: AttrKind, i: usize, style: Style, rank: usize, rng: &mut Random) -
         // Few binary places: what is computed of them is not rounded.
         _ => Attr::float(match style {
             Style::Finite => [-1.75, 0.625, 2.5][i % 3],
-            Style::Nonnegative | Style::Moderate | Style::Special => [0.875, 2.5, 1.375][i % 3],
+            Style::Scaled => [0.75, 1.5, 3.25][i % 3],
+            Style::Nonnegative | Style::Moderate | Style::Special => [0.875, 2.5, 3.375][i % 3],
         }),
     }
 }
@@ -264,8 +270,8 @@ fn array(dtype: DType, shape: Vec<usize>, style: Style, rng: &mut Random) -> Arr
 fn float(style: Style, rng: &mut Random) -> f64 {
     let few = [0.0, 1.0, -1.0, 2.0, -2.0, 0.5];
     match style {
-        Style::Finite if rng.chance(0.35) => few[rng.below(few.len())],
-        Style::Finite => 2.0 * rng.normal(),
+        Style::Finite | Style::Scaled if rng.chance(0.35) => few[rng.below(few.len())],
+        Style::Finite | Style::Scaled => 2.0 * rng.normal(),
         Style::Nonnegative if rng.chance(0.3) => few[rng.below(few.len())].abs(),
         Style::Nonnegative => (2.0 * rng.normal()).abs(),
         Style::Moderate => 0.2 + 3.0 * rng.unit(),
@@ -283,7 +289,7 @@ fn integer(dtype: DType, style: Style, rng: &mut Random) -> i64 {
     let (low, high) = dtype.int_range().unwrap_or((0, 1));
     let least = if low < 0 { -4 } else { 0 };
     match style {
-        Style::Finite => rng.between(least, 4),
+        Style::Finite | Style::Scaled => rng.between(least, 4),
         Style::Nonnegative => rng.between(0, 5),
         Style::Moderate => rng.between(1, 9),
         Style::Special => {
