@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Instances that are tried of each law.
-const INSTANCES: usize = 3;
+pub const INSTANCES: usize = 3;
 
 /// Whether other laws find both sides of a law equal.
 #[derive(Clone, Debug, Serialize)]
@@ -96,21 +96,28 @@ pub fn derive(library: &Arc<Library>, law: &Law, first: u32, seed: u64) -> Deriv
         .filter(|(_, l)| l.source.file < first && Fp::Reorder.admits(l.error))
         .map(|(i, _)| i)
         .collect();
-    derive_by(library, law, &known, seed)
+    derive_by(library, law, &known, INSTANCES, seed, &Limits::default())
 }
 
 /// Whether these laws derive a law. Those that keep no error class count for laws that keep none either.
-pub fn derive_by(library: &Arc<Library>, law: &Law, by: &[u32], seed: u64) -> Derivation {
+pub fn derive_by(
+    library: &Arc<Library>,
+    law: &Law,
+    by: &[u32],
+    instances: usize,
+    seed: u64,
+    limits: &Limits,
+) -> Derivation {
     let loose = !Fp::Reorder.admits(law.error);
     let admits = |i: &u32| loose || Fp::Reorder.admits(library.laws[*i as usize].error);
     let known: Vec<u32> = by.iter().copied().filter(admits).collect();
-    let programs = mlc_verify::instances(library, law, INSTANCES, seed);
+    let programs = mlc_verify::instances(library, law, instances, seed);
     let mut by = BTreeSet::new();
     let (instances, mut derived) = (programs.len(), 0);
     for program in programs {
         let program = assumed(library, law, &program).unwrap_or(program);
         let sides = sides(&program);
-        let explored = explore(library.clone(), program, &known, &Limits::default());
+        let explored = explore(library.clone(), program, &known, limits);
         if sides.iter().all(|(l, r)| explored.are_equal(*l, *r)) {
             derived += 1;
             by.extend(reasons(&explored, &sides));

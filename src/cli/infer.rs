@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_value = "f32,i32,bool")]
     types: Vec<String>,
     /// Largest size of a side: operators, variables and numbers.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(2..=12))]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(2..=12))]
     size: u8,
     /// Variables of each type.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
@@ -87,7 +87,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     };
     let found = infer::infer(&texts, &options, &hears)?;
     let compared = args.compare.then(|| {
-        infer::compare(&texts, &found.text, &options.ops, options.seed, options.threads, None)
+        infer::compare(&texts, &found.text, &options.ops, options.seed, options.threads)
     });
     match &args.output {
         Some(path) if !mlc_files::is_output_stream(path) => {

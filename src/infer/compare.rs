@@ -2,14 +2,14 @@
 
 use super::minimise::is_definition;
 use super::threads;
-use crate::derivation::{self, Derivation};
+use crate::derivation::{self, Derivation, INSTANCES};
 use crate::stdlib;
 use mlc_dsl::ir::canon::Structural;
 use mlc_dsl::library::{CallId, Law, LawOrigin, Library};
 use mlc_dsl::term::TermKind;
+use mlc_explore::Limits;
 use serde::Serialize;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Found laws against shipped ones.
 #[derive(Clone, Debug, Serialize)]
@@ -37,7 +37,6 @@ pub fn compare(
     ops: &[String],
     seed: u64,
     threads: usize,
-    until: Option<Instant>,
 ) -> Compared {
     let mut texts = texts.to_vec();
     texts.push(("found".into(), text.to_string()));
@@ -51,20 +50,21 @@ pub fn compare(
         .collect();
     let own: Vec<&Law> = rules().filter(|l| l.source.file == last).collect();
     let is_found = |l: &Law| l.source.file == last || is_definition(&library, l, &calls);
-    let by = |laws: &[&Law], known: &dyn Fn(&Law) -> bool| {
+    let limits = Limits { nodes: 2_500, rounds: 8, ..Limits::default() };
+    let by = |laws: &[&Law], instances: usize, known: &dyn Fn(&Law) -> bool| {
         let known: Vec<u32> =
             (0u32..).zip(&library.laws).filter(|(_, l)| known(l)).map(|(i, _)| i).collect();
-        let done = threads::map(threads, laws.len(), &|i| {
-            let time = until.is_none_or(|u| Instant::now() < u);
-            time.then(|| Comparison {
+        threads::map(threads, laws.len(), &|i| {
+            Comparison {
                 class: laws[i].error.to_string(),
-                derivation: derivation::derive_by(&library, laws[i], &known, seed),
-            })
-        });
-        done.into_iter().flatten().collect::<Vec<_>>()
+                derivation: derivation::derive_by(
+                    &library, laws[i], &known, instances, seed, &limits,
+                ),
+            }
+        })
     };
-    let shipped = by(&asked, &is_found);
-    let found = by(&own, &|l| l.source.file < last);
+    let shipped = by(&asked, INSTANCES, &is_found);
+    let found = by(&own, 1, &|l| l.source.file < last);
     Compared { shipped, found }
 }
 

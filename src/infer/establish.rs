@@ -11,8 +11,8 @@ use mlc_verify::{CheckOptions, Outcome, check_law};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Samples after which most of what is false is known to be.
-const FIRST: usize = 40;
+/// Samples of a candidate; what is printed in the end is checked with all that are wanted.
+const SAMPLES: usize = 60;
 
 /// A candidate that holds.
 #[derive(Clone, Debug)]
@@ -45,15 +45,18 @@ pub fn establish(
     banks: &[Bank],
     candidates: &[Candidate],
 ) -> Vec<Vec<Established>> {
-    let variants: Vec<Vec<Variant>> =
+    let variants: Vec<Vec<Vec<Variant>>> =
         candidates.iter().map(|c| c.variants(banks, asking.library)).collect();
     let mut text = String::new();
     for (i, (c, all)) in candidates.iter().zip(&variants).enumerate() {
-        for (j, v) in all.iter().enumerate() {
-            text.push_str(&c.rule(banks, &format!("one_{i}_{j}"), v, "=>"));
+        let each = all.iter().enumerate().flat_map(|(j, families)| {
+            families.iter().enumerate().map(move |(k, v)| (format!("{i}_{j}_{k}"), v))
+        });
+        for (name, v) in each {
+            text.push_str(&c.rule(banks, &format!("one_{name}"), v, "=>"));
             text.push_str("\n\n");
             if c.is_balanced(banks) {
-                text.push_str(&c.rule(banks, &format!("both_{i}_{j}"), v, "<=>"));
+                text.push_str(&c.rule(banks, &format!("both_{name}"), v, "<=>"));
                 text.push_str("\n\n");
             }
         }
@@ -65,24 +68,28 @@ pub fn establish(
     let laws: HashMap<&str, &Law> = library.laws.iter().map(|l| (&*l.name, l)).collect();
     let holds = |name: &str| {
         laws.get(name).is_some_and(|law| {
-            let few = CheckOptions { samples: FIRST.min(asking.options.samples), ..*asking.options };
-            let passes = |o: &CheckOptions| matches!(check_law(&library, law, o).outcome, Outcome::Holds(_));
-            passes(&few) && passes(asking.options)
+            let samples = SAMPLES.min(asking.options.samples);
+            let options = CheckOptions { samples, ..*asking.options };
+            matches!(check_law(&library, law, &options).outcome, Outcome::Holds(_))
         })
     };
     threads::map(asking.threads, candidates.len(), &|i| {
         let found = |j: &usize| {
-            Instant::now() < asking.until && holds(&format!("one_{i}_{j}"))
+            Instant::now() < asking.until && holds(&format!("one_{i}_{j}_0"))
         };
         let count = variants[i].len();
         let Some(first) = (0..count).find(found) else { return vec![] };
-        let loose = |j: &usize| variants[i][*j].class.starts_with("approx");
-        let conditional = !variants[i][first].conditions.is_empty() && !loose(&first);
+        let loose = |j: &usize| variants[i][*j][0].class.starts_with("approx");
+        let conditional = !variants[i][first][0].conditions.is_empty() && !loose(&first);
         let second = (first + 1..count).filter(|_| conditional).filter(loose).find(found);
-        let established = |j: usize| Established {
-            candidate: candidates[i].clone(),
-            variant: variants[i][j].clone(),
-            both_ways: holds(&format!("both_{i}_{j}.rev")),
+        let established = |j: usize| {
+            let wider = (1..variants[i][j].len()).rev();
+            let k = wider.into_iter().find(|k| holds(&format!("one_{i}_{j}_{k}"))).unwrap_or(0);
+            Established {
+                candidate: candidates[i].clone(),
+                variant: variants[i][j][k].clone(),
+                both_ways: holds(&format!("both_{i}_{j}_{k}.rev")),
+            }
         };
         std::iter::once(first).chain(second).map(established).collect()
     })

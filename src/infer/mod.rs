@@ -72,8 +72,12 @@ pub struct Counts {
     pub redundant: usize,
     /// Those that no time was left for.
     pub left: usize,
-    /// Seconds.
+    /// Seconds of the whole.
     pub seconds: f64,
+    /// Seconds in which candidates were derived.
+    pub derive_seconds: f64,
+    /// Seconds in which the verifier was asked.
+    pub verify_seconds: f64,
     /// Whether the time ran out.
     pub timed_out: bool,
 }
@@ -167,7 +171,8 @@ impl Search<'_> {
             candidates.len(),
             began.elapsed().as_secs_f64()
         ));
-        self.sift(candidates);
+        let left = self.until.saturating_duration_since(began);
+        self.sift(candidates, began + left.mul_f64(stage.share));
         (self.hears)(&format!(
             "{} laws, {:?}, {:.1} s",
             self.found.len(),
@@ -190,8 +195,8 @@ impl Search<'_> {
         found.into_iter().filter(|c| self.seen.insert(c.key(banks))).collect()
     }
 
-    /// Of candidates in their order, keeps what holds and is not derived.
-    fn sift(&mut self, candidates: Vec<Candidate>) {
+    /// Of candidates in their order, keeps what holds and is not derived. What is left then is left out.
+    fn sift(&mut self, candidates: Vec<Candidate>, until: Instant) {
         let mut waiting: VecDeque<Candidate> = candidates.into();
         let mut window: Vec<Candidate> = Vec::new();
         let mut known = self.known();
@@ -203,19 +208,23 @@ impl Search<'_> {
             if window.is_empty() {
                 return;
             }
-            if self.is_over() {
+            if Instant::now() >= until {
                 self.counts.left += window.len() + waiting.len();
                 self.counts.timed_out = true;
                 return;
             }
             // What no new law may have derived is not tried again.
             let tried = if fresh > 0 { 0 } else { from };
+            let began = Instant::now();
             let derived = known.derives(&self.banks, &window[tried..], self.options.threads);
             self.counts.derived += derived.iter().filter(|d| **d).count();
             let mut derived = std::iter::repeat_n(false, tried).chain(derived);
             window.retain(|_| !derived.next().unwrap_or(false));
+            self.counts.derive_seconds += began.elapsed().as_secs_f64();
             let asked: Vec<Candidate> = window.drain(..window.len().min(ASKED)).collect();
+            let began = Instant::now();
             let holds: Vec<Established> = self.ask(&asked);
+            self.counts.verify_seconds += began.elapsed().as_secs_f64();
             self.counts.refused += asked.len().saturating_sub(holds.len());
             fresh = holds.len();
             if fresh > 0 {

@@ -27,30 +27,34 @@ pub struct Stage {
     pub variables: usize,
     /// Largest size of a term.
     pub size: usize,
+    /// Of the time that is left when it begins it takes no more than this part.
+    pub share: f64,
 }
 
 /// The stages, small terms first.
 pub fn stages(options: &Options) -> Vec<Stage> {
     let (size, variables) = (options.size, options.variables);
-    let stage = |together, literals, numbers, variables, most: usize| Stage {
+    let few = variables.min(2);
+    let stage = |together, literals, numbers, variables, most: usize, share| Stage {
         together,
         literals,
         numbers,
         variables,
         size: most.min(size),
+        share,
     };
     vec![
-        stage(None, 5, 0, variables.min(2), 3),
-        stage(Some(1), 0, 0, variables, 5),
-        stage(Some(2), 0, 0, variables, 5),
-        stage(Some(3), 0, 0, variables, 5),
-        stage(Some(2), 0, 2, 1, 7),
-        stage(Some(2), 0, 0, variables, 8),
-        stage(Some(2), 3, 0, variables.min(2), 5),
-        stage(Some(3), 0, 0, variables, 7),
-        stage(Some(1), 5, 2, 1, 7),
-        stage(Some(2), 0, 2, variables.min(2), 7),
-        stage(Some(3), 3, 0, variables.min(2), 6),
+        stage(None, 5, 0, few, 3, 0.1),
+        stage(Some(1), 0, 0, variables, 5, 0.1),
+        stage(Some(2), 0, 0, variables, 5, 0.15),
+        stage(Some(2), 0, 0, variables, 8, 0.35),
+        stage(Some(3), 0, 0, variables, 6, 0.35),
+        stage(Some(2), 0, 2, 1, 7, 0.3),
+        stage(None, 3, 1, 1, 4, 0.3),
+        stage(None, 0, 0, few, 4, 0.3),
+        stage(Some(2), 3, 0, few, 5, 0.3),
+        stage(Some(3), 0, 0, variables, 7, 0.5),
+        stage(Some(2), 0, 2, few, 7, 1.0),
     ]
 }
 

@@ -27,13 +27,15 @@ pub struct Candidate {
     pub sides: (String, String),
     /// Simple and general ones first.
     pub rank: Rank,
+    /// Of both sides.
+    size: usize,
     /// The names of tensor variables, and of attributes, by their places in the world.
     names: Names,
 }
 
-/// Order of candidates: what is small, has few numbers and many variables.
+/// Order of candidates: what is small for the variables that it speaks of, has few numbers, and needs no condition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(usize, usize, std::cmp::Reverse<u32>, Alike, usize, String);
+pub struct Rank(usize, usize, Alike, usize, String);
 
 #[derive(Clone, Debug, Default)]
 struct Names {
@@ -65,16 +67,21 @@ impl Candidate {
         let sides = (names.text(b, left), names.text(b, right));
         let (l, r) = (b.term(left), b.term(right));
         let numbers = numbers(b, left) + numbers(b, right);
-        let variables = (l.vars.count_ones(), format!("{} => {}", sides.0, sides.1));
-        let size = l.size + r.size + conditional(pair.alike);
-        let general = (std::cmp::Reverse(variables.0), pair.alike, b.world.dims.len());
-        let rank = Rank(size, numbers, general.0, general.1, general.2, variables.1);
+        let text = format!("{} => {}", sides.0, sides.1);
+        // Few equations of many variables hold by accident, and they are the most general.
+        let plain = OFFSET + l.size + r.size + conditional(pair.alike) + numbers;
+        let weight = plain.saturating_sub(2 * l.vars.count_ones() as usize);
+        let rank = Rank(weight, l.size + r.size, pair.alike, b.world.dims.len(), text);
         let on_elements = matches!(pair.alike, Alike::Nonnegative | Alike::Moderate);
         if on_elements && l.size + r.size > CONDITIONAL {
             return None;
         }
+        if is_accidental(b, left, right) {
+            return None;
+        }
         let distinct = sides.0 != sides.1;
-        distinct.then_some(Candidate { bank, left, right, alike: pair.alike, sides, rank, names })
+        let (alike, size) = (pair.alike, l.size + r.size);
+        distinct.then_some(Candidate { bank, left, right, alike, sides, rank, size, names })
     }
 
     /// What tells it from other candidates.
@@ -91,18 +98,19 @@ impl Candidate {
         (l.size == r.size || regroups) && binds(b, self.right, self.left)
     }
 
-    /// The ways to ask about it, the strongest first.
-    pub fn variants(&self, banks: &[Bank], library: &Library) -> Vec<Variant> {
+    /// The ways to ask about it, the strongest first; each for several families of types, the narrowest first.
+    pub fn variants(&self, banks: &[Bank], library: &Library) -> Vec<Vec<Variant>> {
         let b = &banks[self.bank];
         let families = self.families(b, library);
-        let narrow = &families[families.len() - 1..];
         let mut out = Vec::new();
-        let mut ask = |families: &[Family], conditions: &[String], class| {
-            out.extend(families.iter().map(|f| Variant {
+        let mut ask = |conditions: &[String], class| {
+            let many = if conditions.is_empty() { families.len() } else { 1 };
+            let variant = |f: &Family| Variant {
                 family: f.name.clone(),
                 conditions: f.condition.iter().chain(conditions).cloned().collect(),
                 class,
-            }));
+            };
+            out.push(families.iter().take(many).map(variant).collect());
         };
         let floats = self.float_vars(b);
         let all = |asks: &dyn Fn(&str) -> String| floats.iter().map(|v| asks(v)).collect::<Vec<_>>();
@@ -135,15 +143,13 @@ impl Candidate {
         // What differs where numbers are not finite has other bits.
         let classes = if self.alike == Alike::Finite { &["reorder"][..] } else { &["exact", "reorder"] };
         for class in classes.iter().filter(|c| !exact || **c == "exact") {
-            for c in &conditions {
-                ask(if c.is_empty() { &families } else { narrow }, c, class);
-            }
+            conditions.iter().for_each(|c| ask(c, class));
         }
-        if everywhere && !exact {
+        if everywhere && !exact && self.size <= LOOSE {
             if !floats.is_empty() {
-                ask(narrow, &all(&within), "reorder");
+                ask(&all(&within), "reorder");
             }
-            ask(narrow, &[], "approx(abs=0.0)");
+            ask(&[], "approx(abs=0.0)");
         }
         out
     }
@@ -247,24 +253,25 @@ impl Candidate {
         self.names.vars.iter().filter(|(i, _)| float(i)).map(|(_, n)| n.clone()).collect()
     }
 
-    /// Families of types that every operator of both sides takes where the main type stands, the widest first; at last
-    /// those of its types whose numbers have signs.
+    /// Families of types that every operator of both sides takes where the main type stands: first those of its types whose
+    /// numbers have signs, then all of them, then wider ones.
     fn families(&self, b: &Bank, library: &Library) -> Vec<Family> {
         let main = b.world.main;
         let takes = |f: &&&str| [self.left, self.right].iter().all(|t| takes(b, library, *t, f));
         let wide: &[&str] = match main {
             DType::Bool => &["T"],
-            d if d.is_float() => &["T", "N", "F"],
-            _ => &["T", "N", "I"],
+            d if d.is_float() => &["F", "N", "T"],
+            _ => &["I", "N", "T"],
         };
         let family = |name: &str| Family { name: name.to_string(), condition: None };
         let mut out: Vec<Family> = wide.iter().filter(takes).map(|f| family(f)).collect();
-        if main.is_int() && out.last().is_some_and(|f| f.name == "I") && !self.names.vars.is_empty() {
+        if main.is_int() && !out.is_empty() {
             let of = self.names.vars.iter().find(|(i, _)| b.world.vars[**i].dtype == main);
-            out.extend(of.map(|(_, n)| Family { name: "I".into(), condition: Some(signed(n)) }));
+            let signed = of.map(|(_, n)| Family { name: "I".into(), condition: Some(signed(n)) });
+            out.splice(0..0, signed);
         }
         if out.is_empty() || main == DType::Bool {
-            out.push(family(main.name()));
+            out.insert(0, family(main.name()));
         }
         out
     }
@@ -320,6 +327,9 @@ fn takes(b: &Bank, library: &Library, term: TermId, family: &str) -> bool {
     }
 }
 
+/// What keeps weights above zero.
+const OFFSET: usize = 64;
+
 /// What a condition counts for beside operators.
 fn conditional(alike: Alike) -> usize {
     match alike {
@@ -333,6 +343,19 @@ fn conditional(alike: Alike) -> usize {
 /// Sides of more operators and variables are not looked at where they are equal under conditions on elements alone: most of those
 /// conditions follow from none.
 const CONDITIONAL: usize = 9;
+
+/// Nor are laws that keep no error class, or do on bounded elements alone.
+const LOOSE: usize = 8;
+
+/// True if the sides differ in one operand of one operator, and have numbers: what holds of other numbers as well is found
+/// with variables in their place.
+fn is_accidental(b: &Bank, left: TermId, right: TermId) -> bool {
+    let (Node::Apply(f, xs, p), Node::Apply(g, ys, q)) = (&b.term(left).node, &b.term(right).node)
+    else {
+        return false;
+    };
+    (f, p) == (g, q) && xs.iter().any(|x| ys.contains(x)) && numbers(b, left) > 0
+}
 
 /// True if a law of these sides would bind all that its right side has.
 fn binds(b: &Bank, left: TermId, right: TermId) -> bool {
