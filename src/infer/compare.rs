@@ -50,7 +50,7 @@ pub fn compare(
         .collect();
     let own: Vec<&Law> = rules().filter(|l| l.source.file == last).collect();
     let is_found = |l: &Law| l.source.file == last || is_definition(&library, l, &calls);
-    let limits = Limits { nodes: 2_500, rounds: 8, ..Limits::default() };
+    let limits = Limits { nodes: 5_000, rounds: 10, ..Limits::default() };
     let by = |laws: &[&Law], instances: usize, known: &dyn Fn(&Law) -> bool| {
         let known: Vec<u32> =
             (0u32..).zip(&library.laws).filter(|(_, l)| known(l)).map(|(i, _)| i).collect();

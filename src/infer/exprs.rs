@@ -41,14 +41,14 @@ pub struct AttrExpr {
 }
 
 /// Numbers that stand among tensors as literals.
-pub const LITERALS: [f64; 5] = [0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY];
+pub const LITERALS: [f64; 7] = [0.0, 1.0, -1.0, 2.0, 0.5, f64::INFINITY, f64::NEG_INFINITY];
 
 /// Expressions of a world: so many of the literals, variables, and what is computed from variables.
 pub fn expressions(world: &World, literals: usize, types: &[DType]) -> Vec<AttrExpr> {
     let mut out: Vec<AttrExpr> = Vec::new();
     let mut add = |form: Form, kind| out.push(AttrExpr::of(world, form, kind));
     for v in LITERALS.into_iter().take(literals) {
-        match v.is_finite() {
+        match v.fract() == 0.0 {
             true => add(Form::Literal(v.to_string(), Attr::int(v as i64)), AttrKind::Int),
             false => add(Form::Literal(v.to_string(), Attr::float(v)), AttrKind::Float),
         }

@@ -262,8 +262,9 @@ impl Search<'_> {
         Known::new(self.texts, laws, &self.options.ops, self.options.beyond)
     }
 
-    /// Leaves out laws from this number on that the others derive, the last first.
+    /// Leaves out laws from this number on that the others derive, the largest first.
     fn drop_redundant(&mut self, from: usize) {
+        self.found[from..].sort_by(|a, b| a.candidate.rank.cmp(&b.candidate.rank));
         let known = self.known();
         let mut out: Vec<String> = Vec::new();
         let mut keep = vec![true; self.found.len()];

@@ -44,13 +44,14 @@ pub fn stages(options: &Options) -> Vec<Stage> {
         share,
     };
     vec![
-        stage(None, 5, 0, few, 3, 0.1),
+        stage(None, 7, 0, few, 3, 0.1),
         stage(Some(1), 0, 0, variables, 5, 0.1),
+        stage(Some(2), 2, 0, few, 4, 0.1),
         stage(Some(2), 0, 0, variables, 5, 0.15),
         stage(Some(2), 0, 0, variables, 8, 0.35),
         stage(Some(3), 0, 0, variables, 6, 0.35),
         stage(Some(2), 0, 2, 1, 7, 0.3),
-        stage(None, 3, 1, 1, 4, 0.3),
+        stage(None, 4, 1, 1, 4, 0.3),
         stage(None, 0, 0, few, 4, 0.3),
         stage(Some(2), 3, 0, few, 5, 0.3),
         stage(Some(3), 0, 0, variables, 7, 0.5),

@@ -70,7 +70,7 @@ impl Candidate {
         let text = format!("{} => {}", sides.0, sides.1);
         // Few equations of many variables hold by accident, and they are the most general.
         let plain = OFFSET + l.size + r.size + conditional(pair.alike) + numbers;
-        let weight = plain.saturating_sub(2 * l.vars.count_ones() as usize);
+        let weight = plain.saturating_sub(3 * l.vars.count_ones() as usize);
         let rank = Rank(weight, l.size + r.size, pair.alike, b.world.dims.len(), text);
         let on_elements = matches!(pair.alike, Alike::Nonnegative | Alike::Moderate);
         if on_elements && l.size + r.size > CONDITIONAL {
@@ -197,7 +197,9 @@ impl Candidate {
         let right = self.right_side(b);
         let mut out = format!("rule {name}\n  {} {arrow} {right}\n  given ", bare(&self.sides.0));
         let mut given: Vec<String> = Vec::new();
-        for (i, n) in &self.names.vars {
+        let mut vars: Vec<(&usize, &String)> = self.names.vars.iter().collect();
+        vars.sort_by_key(|(i, n)| (b.world.vars[**i].dtype == DType::Bool, *n));
+        for (i, n) in vars {
             let v = &b.world.vars[*i];
             let dims: Vec<String> =
                 v.dims.iter().map(|d| b.world.dims[*d as usize].text()).collect();

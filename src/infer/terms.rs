@@ -414,7 +414,7 @@ impl Bank {
     /// Files a term under its values: it is a representative, or one of a pair, or neither.
     fn note(&mut self, term: Term, values: Vec<Array>) {
         let keys = Keys::of(&self.world, &values);
-        if keys.void {
+        if keys.void && term.size > 1 {
             return;
         }
         let id = TermId(self.terms.len() as u32);
