@@ -86,9 +86,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         }
     };
     let found = infer::infer(&texts, &options, &hears)?;
-    let compared = args.compare.then(|| {
-        infer::compare(&texts, &found.text, &options.ops, options.seed, options.threads)
-    });
+    let compared = args
+        .compare
+        .then(|| infer::compare(&texts, &found.text, &options.ops, options.seed, options.threads));
     match &args.output {
         Some(path) if !mlc_files::is_output_stream(path) => {
             mlc_files::write(path, found.text.as_bytes())?;
@@ -111,7 +111,9 @@ fn dtype(name: &str) -> anyhow::Result<DType> {
         anyhow::bail!("`{name}` is no element type{hint}");
     };
     if found.is_small() || *found == DType::Str {
-        anyhow::bail!("laws of `{name}` are not looked for\nhelp: name a type that is computed with");
+        anyhow::bail!(
+            "laws of `{name}` are not looked for\nhelp: name a type that is computed with"
+        );
     }
     Ok(*found)
 }
@@ -133,7 +135,12 @@ fn told(compared: &Compared) -> String {
     };
     open(shipped).iter().for_each(|d| out.push_str(&d.human()));
     let new = open(found);
-    let _ = writeln!(out, "of {} found laws {} are new: the shipped ones do not derive", found.len(), new.len());
+    let _ = writeln!(
+        out,
+        "of {} found laws {} are new: the shipped ones do not derive",
+        found.len(),
+        new.len()
+    );
     new.iter().for_each(|d| {
         let _ = writeln!(out, "new: `{}`", d.law);
     });

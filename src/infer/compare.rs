@@ -45,22 +45,17 @@ pub fn compare(
     let last = library.sources.len() as u32 - 1;
     let calls: Vec<CallId> = ops.iter().filter_map(|n| library.find(n)).collect();
     let rules = || library.laws.iter().filter(|l| l.origin == LawOrigin::Rule);
-    let asked: Vec<&Law> = rules()
-        .filter(|l| l.source.file < last && speaks_only(&library, l, &calls))
-        .collect();
+    let asked: Vec<&Law> =
+        rules().filter(|l| l.source.file < last && speaks_only(&library, l, &calls)).collect();
     let own: Vec<&Law> = rules().filter(|l| l.source.file == last).collect();
     let is_found = |l: &Law| l.source.file == last || is_definition(&library, l, &calls);
     let limits = Limits { nodes: 5_000, rounds: 10, ..Limits::default() };
     let by = |laws: &[&Law], instances: usize, known: &dyn Fn(&Law) -> bool| {
         let known: Vec<u32> =
             (0u32..).zip(&library.laws).filter(|(_, l)| known(l)).map(|(i, _)| i).collect();
-        threads::map(threads, laws.len(), &|i| {
-            Comparison {
-                class: laws[i].error.to_string(),
-                derivation: derivation::derive_by(
-                    &library, laws[i], &known, instances, seed, &limits,
-                ),
-            }
+        threads::map(threads, laws.len(), &|i| Comparison {
+            class: laws[i].error.to_string(),
+            derivation: derivation::derive_by(&library, laws[i], &known, instances, seed, &limits),
         })
     };
     let shipped = by(&asked, INSTANCES, &is_found);
@@ -77,7 +72,9 @@ fn speaks_only(library: &Library, law: &Law, calls: &[CallId]) -> bool {
             let t = law.terms.get(a);
             match &t.kind {
                 TermKind::Scalar(_) => return true,
-                TermKind::Apply(c, _) if Some(*c) == structural.cast => arg = t.args.first().copied(),
+                TermKind::Apply(c, _) if Some(*c) == structural.cast => {
+                    arg = t.args.first().copied()
+                }
                 _ => return false,
             }
         }

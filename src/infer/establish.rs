@@ -74,9 +74,7 @@ pub fn establish(
         })
     };
     threads::map(asking.threads, candidates.len(), &|i| {
-        let found = |j: &usize| {
-            Instant::now() < asking.until && holds(&format!("one_{i}_{j}_0"))
-        };
+        let found = |j: &usize| Instant::now() < asking.until && holds(&format!("one_{i}_{j}_0"));
         let count = variants[i].len();
         let Some(first) = (0..count).find(found) else { return vec![] };
         let loose = |j: &usize| variants[i][*j][0].class.starts_with("approx");

@@ -3,8 +3,8 @@
 //! They are expressions of the language, which its evaluator evaluates; nothing is computed here.
 
 use super::worlds::{AttrVariable, DimName, World};
-use mlc_dsl::eval::functions::Function;
 use mlc_dsl::eval::eval;
+use mlc_dsl::eval::functions::Function;
 use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind, Name, UnaryOp};
 use mlc_dsl::ir::{Attr, DType};
 
@@ -72,7 +72,8 @@ pub fn expressions(world: &World, literals: usize, types: &[DType]) -> Vec<AttrE
         add(Form::Var(i), a.kind);
     }
     for kind in [AttrKind::Int, AttrKind::Float, AttrKind::Perm] {
-        let vars: Vec<usize> = (0..world.attrs.len()).filter(|i| world.attrs[*i].kind == kind).collect();
+        let vars: Vec<usize> =
+            (0..world.attrs.len()).filter(|i| world.attrs[*i].kind == kind).collect();
         computed(kind, &vars).into_iter().for_each(|form| add(form, kind));
     }
     out
@@ -81,8 +82,13 @@ pub fn expressions(world: &World, literals: usize, types: &[DType]) -> Vec<AttrE
 /// What is computed from variables of a kind.
 fn computed(kind: AttrKind, vars: &[usize]) -> Vec<Form> {
     let var = |i: &usize| Form::Var(*i);
-    let pairs = || vars.iter().flat_map(|a| vars.iter().filter(move |b| *b != a).map(move |b| (a, b)));
-    let binary = |op| move |(a, b): (&usize, &usize)| Form::Binary(op, Box::new(Form::Var(*a)), Box::new(Form::Var(*b)));
+    let pairs =
+        || vars.iter().flat_map(|a| vars.iter().filter(move |b| *b != a).map(move |b| (a, b)));
+    let binary = |op| {
+        move |(a, b): (&usize, &usize)| {
+            Form::Binary(op, Box::new(Form::Var(*a)), Box::new(Form::Var(*b)))
+        }
+    };
     match kind {
         AttrKind::Perm => {
             let inverse = vars.iter().map(|v| Form::Call(Function::Inverse, vec![var(v)]));

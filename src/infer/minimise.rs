@@ -41,8 +41,7 @@ impl Known {
         let (library, _) = read(&texts);
         let last = library.sources.len() as u32 - 1;
         let ops: Vec<CallId> = ops.iter().filter_map(|n| library.find(n)).collect();
-        let known =
-            |l: &Law| beyond || l.source.file == last || is_definition(&library, l, &ops);
+        let known = |l: &Law| beyond || l.source.file == last || is_definition(&library, l, &ops);
         let of = |passes: &dyn Fn(&Law) -> bool| {
             let all = (0u32..).zip(&library.laws);
             all.filter(|(_, l)| known(l) && passes(l)).map(|(i, _)| i).collect::<Vec<u32>>()
@@ -55,9 +54,8 @@ impl Known {
     /// For each candidate whether its sides are found equal.
     pub fn derives(&self, banks: &[Bank], candidates: &[Candidate], threads: usize) -> Vec<bool> {
         let chunks: Vec<&[Candidate]> = candidates.chunks(TOGETHER).collect();
-        let found = threads::map(threads, chunks.len(), &|i| {
-            self.derive(banks, chunks[i], &self.strict)
-        });
+        let found =
+            threads::map(threads, chunks.len(), &|i| self.derive(banks, chunks[i], &self.strict));
         found.concat()
     }
 
@@ -126,11 +124,20 @@ impl<'a> Lowering<'a> {
         let bank = &self.banks[c.bank];
         let whole: Vec<u8> = (0..bank.world.dims.len() as u8).collect();
         let shape = bank.world.shape(&whole, 0);
-        Some((self.operand(c.bank, c.left, asks, &shape)?, self.operand(c.bank, c.right, asks, &shape)?))
+        Some((
+            self.operand(c.bank, c.left, asks, &shape)?,
+            self.operand(c.bank, c.right, asks, &shape)?,
+        ))
     }
 
     /// A term; a number has the shape of what is beside it.
-    fn operand(&mut self, bank: usize, term: TermId, asks: Alike, shape: &[usize]) -> Option<Value> {
+    fn operand(
+        &mut self,
+        bank: usize,
+        term: TermId,
+        asks: Alike,
+        shape: &[usize],
+    ) -> Option<Value> {
         let b = &self.banks[bank];
         let Node::Number(i) = b.term(term).node else { return self.term(bank, term, asks) };
         let number = b.exprs[i].number(asks.environment())?;
@@ -169,7 +176,8 @@ impl<'a> Lowering<'a> {
             Node::Apply(op, args, attrs) => {
                 let places = b.places(args)?;
                 let mut values = Vec::new();
-                let tensor = args.iter().position(|a| !matches!(b.term(*a).node, Node::Number(_)))?;
+                let tensor =
+                    args.iter().position(|a| !matches!(b.term(*a).node, Node::Number(_)))?;
                 let first = self.term(bank, args[tensor], asks)?;
                 let shape = match &places[tensor] {
                     Some(dims) => b.world.shape(dims, 0),

@@ -83,9 +83,8 @@ pub fn named(
 
 fn usable(call: &Callable, types: &[DType]) -> Result<(), Unusable> {
     let name = &call.name;
-    let strange = |a: &&mlc_dsl::library::AttrParam| {
-        !KINDS.contains(&a.ty.kind) && a.default.is_none()
-    };
+    let strange =
+        |a: &&mlc_dsl::library::AttrParam| !KINDS.contains(&a.ty.kind) && a.default.is_none();
     if let Some(a) = call.attrs.iter().find(strange) {
         let kinds = KINDS.iter().map(|k| k.word()).collect::<Vec<_>>().join(", ");
         return Err(Unusable(format!(

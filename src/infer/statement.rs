@@ -113,7 +113,8 @@ impl Candidate {
             out.push(families.iter().take(many).map(variant).collect());
         };
         let floats = self.float_vars(b);
-        let all = |asks: &dyn Fn(&str) -> String| floats.iter().map(|v| asks(v)).collect::<Vec<_>>();
+        let all =
+            |asks: &dyn Fn(&str) -> String| floats.iter().map(|v| asks(v)).collect::<Vec<_>>();
         let nonnegative = |v: &str| format!("nonnegative({v})");
         let within = |v: &str| format!("within({v}, -8, 9)");
         let moderate = |v: &str| format!("within({v}, 0.1, 8)");
@@ -141,7 +142,8 @@ impl Candidate {
         }
         let exact = !b.world.main.is_float();
         // What differs where numbers are not finite has other bits.
-        let classes = if self.alike == Alike::Finite { &["reorder"][..] } else { &["exact", "reorder"] };
+        let classes =
+            if self.alike == Alike::Finite { &["reorder"][..] } else { &["exact", "reorder"] };
         for class in classes.iter().filter(|c| !exact || **c == "exact") {
             conditions.iter().for_each(|c| ask(c, class));
         }
@@ -167,8 +169,10 @@ impl Candidate {
             return vec![];
         }
         if numbers.iter().all(|n| n.2 == AttrKind::Int) {
-            let fits: Vec<String> =
-                numbers.iter().flat_map(|(n, ..)| [format!("{n} >= 0"), format!("{n} <= 127")]).collect();
+            let fits: Vec<String> = numbers
+                .iter()
+                .flat_map(|(n, ..)| [format!("{n} >= 0"), format!("{n} <= 127")])
+                .collect();
             let ordered = in_order(&numbers);
             return vec![fits.clone(), ordered.clone(), [fits, ordered].concat()];
         }
@@ -230,9 +234,12 @@ impl Candidate {
     fn right_side(&self, b: &Bank) -> String {
         let right = b.term(self.right);
         let Node::Number(_) = right.node else { return bare(&self.sides.1).to_string() };
-        let of = b.world.vars.iter().enumerate().find(|(i, v)| {
-            self.names.vars.contains_key(i) && v.dtype == right.dtype
-        });
+        let of = b
+            .world
+            .vars
+            .iter()
+            .enumerate()
+            .find(|(i, v)| self.names.vars.contains_key(i) && v.dtype == right.dtype);
         let to = match of {
             Some((i, _)) => format!("dtype({})", self.names.vars[&i]),
             None => right.dtype.name().to_string(),

@@ -178,7 +178,8 @@ impl Bank {
         let e = &self.exprs[i];
         let truth = |v: f64| v == 0.0 || v == 1.0;
         let unfit = |v: f64| dtype == DType::Bool && !(e.attrs_free() && truth(v));
-        let Some(like) = self.world.vars.iter().position(|v| v.dims.len() == self.world.dims.len()) else {
+        let Some(like) = self.world.vars.iter().position(|v| v.dims.len() == self.world.dims.len())
+        else {
             return;
         };
         let all = self.world.environments.iter().enumerate().map(|(at, env)| {
@@ -222,15 +223,19 @@ impl Bank {
             if a.default.is_some() {
                 all.insert(0, None);
             }
-            let with = |c: &Vec<Option<usize>>| all.iter().map(|x| [&c[..], &[*x]].concat()).collect::<Vec<_>>();
+            let with = |c: &Vec<Option<usize>>| {
+                all.iter().map(|x| [&c[..], &[*x]].concat()).collect::<Vec<_>>()
+            };
             choices = choices.iter().flat_map(with).collect();
         }
         for attrs in choices {
             let cost: usize = attrs.iter().flatten().map(|i| self.exprs[*i].size - 1).sum();
             let Some(rest) = size.checked_sub(1 + cost).filter(|r| *r >= arity) else { continue };
             for sizes in compositions(rest, arity) {
-                let lists: Vec<Vec<TermId>> =
-                    sizes.iter().map(|s| self.by_size.get(*s).cloned().unwrap_or_default()).collect();
+                let lists: Vec<Vec<TermId>> = sizes
+                    .iter()
+                    .map(|s| self.by_size.get(*s).cloned().unwrap_or_default())
+                    .collect();
                 let mut at = vec![0usize; arity];
                 if lists.iter().any(Vec::is_empty) {
                     continue;
@@ -349,7 +354,8 @@ impl Bank {
 
     /// The axes to which each operand has to be broadcast, if any; `None` if the operands do not go together.
     pub fn places(&self, args: &[TermId]) -> Option<Vec<Option<Vec<DimId>>>> {
-        let tensors = args.iter().map(|a| self.term(*a)).filter(|t| !matches!(t.node, Node::Number(_)));
+        let tensors =
+            args.iter().map(|a| self.term(*a)).filter(|t| !matches!(t.node, Node::Number(_)));
         let all: Vec<&Option<Vec<DimId>>> = tensors.map(|t| &t.dims).collect();
         if all.windows(2).all(|w| w[0] == w[1]) {
             return Some(vec![None; args.len()]);
@@ -396,7 +402,12 @@ impl Bank {
     }
 
     /// Where the axes of a term lie among others in an environment, and the shape of those.
-    pub fn broadcast(&self, arg: TermId, to: &[DimId], at: usize) -> Option<(Vec<i64>, Vec<usize>)> {
+    pub fn broadcast(
+        &self,
+        arg: TermId,
+        to: &[DimId],
+        at: usize,
+    ) -> Option<(Vec<i64>, Vec<usize>)> {
         let dims = self.term(arg).dims.as_ref()?;
         let shape = self.world.shape(to, at);
         let mut map = Vec::new();

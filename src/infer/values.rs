@@ -46,7 +46,8 @@ impl Keys {
             }
             Key(hashers.0.finish(), hashers.1.finish())
         };
-        let numbers = world.environments.iter().zip(values).filter(|(e, _)| e.style != Style::Special);
+        let numbers =
+            world.environments.iter().zip(values).filter(|(e, _)| e.style != Style::Special);
         let has = |a: &Array| a.floats().is_none_or(|v| v.iter().any(|x| x.is_finite()));
         let everywhere = key(None);
         Keys {
