@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Candidates of one e-graph.
 const TOGETHER: usize = 36;
 
+/// Rounds of it: what takes more to derive stands for itself.
+const ROUNDS: u32 = 4;
+
 /// Nodes of an e-graph, and more for each candidate in it.
 const NODES: usize = 2_000;
 const NODES_EACH: usize = 60;
@@ -81,7 +84,7 @@ impl Known {
         let values: Vec<Value> = program.outputs.iter().map(|(_, v)| *v).collect();
         let limits = Limits {
             nodes: NODES + NODES_EACH * candidates.len(),
-            rounds: 8,
+            rounds: ROUNDS,
             time: Duration::from_secs(10),
             ..Limits::default()
         };

@@ -421,20 +421,16 @@ impl Names {
         let vars = &b.world.vars;
         let alike = |j: &usize| (vars[*j].dtype, &vars[*j].dims) == (vars[i].dtype, &vars[i].dims);
         let taken = self.vars.keys().filter(|j| alike(j)).count();
-        if !self.vars.contains_key(&i) {
-            let free = (0..vars.len()).filter(alike).nth(taken);
-            self.vars.insert(i, vars[free.unwrap_or(i)].name.clone());
-        }
+        let free = (0..vars.len()).filter(alike).nth(taken).unwrap_or(i);
+        self.vars.entry(i).or_insert_with(|| vars[free].name.clone());
     }
 
     fn attr(&mut self, b: &Bank, i: usize) {
         let attrs = &b.world.attrs;
         let alike = |j: &usize| attrs[*j].kind == attrs[i].kind;
         let taken = self.attrs.keys().filter(|j| alike(j)).count();
-        if !self.attrs.contains_key(&i) {
-            let free = (0..attrs.len()).filter(alike).nth(taken);
-            self.attrs.insert(i, attrs[free.unwrap_or(i)].name.clone());
-        }
+        let free = (0..attrs.len()).filter(alike).nth(taken).unwrap_or(i);
+        self.attrs.entry(i).or_insert_with(|| attrs[free].name.clone());
     }
 
     fn text(&self, b: &Bank, term: TermId) -> String {

@@ -243,7 +243,7 @@ impl Bank {
                 loop {
                     let args: Vec<TermId> = at.iter().zip(&lists).map(|(i, l)| l[*i]).collect();
                     if self.evaluated >= bounds.terms
-                        || self.evaluated % 256 == 0 && Instant::now() > bounds.until
+                        || self.evaluated.is_multiple_of(256) && Instant::now() > bounds.until
                     {
                         self.cut = true;
                         return;
@@ -422,10 +422,21 @@ impl Bank {
         Some((map, shape))
     }
 
+    /// How many variables of floats a term has.
+    fn float_vars(&self, term: &Term) -> usize {
+        let vars = self.world.vars.iter().enumerate();
+        vars.filter(|(i, v)| term.vars >> i & 1 == 1 && v.dtype.is_float()).count()
+    }
+
     /// Files a term under its values: it is a representative, or one of a pair, or neither.
     fn note(&mut self, term: Term, values: Vec<Array>) {
         let keys = Keys::of(&self.world, &values);
-        if keys.void && term.size > 1 {
+        // A comparison of several floats that no sample meets may hold all the same.
+        let unmet = keys.flat
+            && term.dtype == DType::Bool
+            && self.world.main.is_float()
+            && self.float_vars(&term) > 1;
+        if (keys.void || unmet) && term.size > 1 {
             return;
         }
         let id = TermId(self.terms.len() as u32);

@@ -156,12 +156,17 @@ impl World {
                 }
             };
         }
-        let value = |v: &Variable| {
+        let mut values = Vec::new();
+        let mut of_main = 0;
+        for v in &self.vars {
             let shape: Vec<usize> =
                 v.dims.iter().flat_map(|d| extents[*d as usize].clone()).collect();
-            array(v.dtype, shape, style, rng)
-        };
-        let values = self.vars.iter().map(value).collect();
+            // The first two meet in all pairs of a few numbers: what is equal seldom is equal there.
+            let pairs = style == Style::Finite && v.dtype.is_float() && of_main < 2;
+            let stride = pairs.then_some([1, FEW.len()][of_main % 2]);
+            of_main += usize::from(v.dtype == self.main);
+            values.push(array(v.dtype, shape, style, stride, rng));
+        }
         Environment { style, extents, values, env }
     }
 
@@ -227,7 +232,10 @@ fn shapes(axis: bool, views: bool) -> Vec<(Style, Vec<Vec<usize>>)> {
             vec![vec![3, 2, 3]],
             vec![vec![2, 0]],
         ],
-        (false, false) => vec![vec![vec![ELEMENTS]]; styles.len()],
+        (false, false) => {
+            let first = vec![vec![FEW.len() * FEW.len() + ELEMENTS]];
+            std::iter::once(first).chain(vec![vec![vec![ELEMENTS]]; styles.len() - 1]).collect()
+        }
     };
     let style = |i: usize| styles.get(i).copied().unwrap_or(Style::Finite);
     extents.into_iter().enumerate().map(|(i, e)| (style(i), e)).collect()
@@ -257,10 +265,24 @@ fn attr(kind: AttrKind, i: usize, style: Style, rank: usize, rng: &mut Random) -
     }
 }
 
-fn array(dtype: DType, shape: Vec<usize>, style: Style, rng: &mut Random) -> Array {
+/// Numbers that are met more often than others: some are sums, products and roots of others.
+const FEW: [f64; 9] = [0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 4.0, 0.25, 3.0];
+
+/// Elements of a style; with a stride the first ones run through the few numbers, each so many times in a row.
+fn array(
+    dtype: DType,
+    shape: Vec<usize>,
+    style: Style,
+    stride: Option<usize>,
+    rng: &mut Random,
+) -> Array {
     let n = shape.iter().product();
     if dtype.is_float() {
-        let values = (0..n).map(|_| float(style, rng)).collect();
+        let few = |i: usize| {
+            let all = FEW.len() * FEW.len();
+            stride.filter(|_| i < all && n > all).map(|s| FEW[i / s % FEW.len()])
+        };
+        let values = (0..n).map(|i| few(i).unwrap_or_else(|| float(style, rng))).collect();
         return Array::from_f64(dtype, shape, values).expect("as many as the shape asks for");
     }
     let values = (0..n).map(|_| integer(dtype, style, rng)).collect();
@@ -268,11 +290,10 @@ fn array(dtype: DType, shape: Vec<usize>, style: Style, rng: &mut Random) -> Arr
 }
 
 fn float(style: Style, rng: &mut Random) -> f64 {
-    let few = [0.0, 1.0, -1.0, 2.0, -2.0, 0.5];
     match style {
-        Style::Finite | Style::Scaled if rng.chance(0.35) => few[rng.below(few.len())],
+        Style::Finite | Style::Scaled if rng.chance(0.35) => FEW[rng.below(FEW.len())],
         Style::Finite | Style::Scaled => 2.0 * rng.normal(),
-        Style::Nonnegative if rng.chance(0.3) => few[rng.below(few.len())].abs(),
+        Style::Nonnegative if rng.chance(0.3) => FEW[rng.below(FEW.len())].abs(),
         Style::Nonnegative => (2.0 * rng.normal()).abs(),
         Style::Moderate => 0.2 + 3.0 * rng.unit(),
         Style::Special => {
