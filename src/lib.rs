@@ -60,6 +60,8 @@ mod error;
 #[doc(hidden)]
 pub mod explain;
 #[doc(hidden)]
+pub mod infer;
+#[doc(hidden)]
 pub mod kernel_times;
 #[doc(hidden)]
 pub mod lawtest;
@@ -83,6 +85,7 @@ pub mod stdlib;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod svg;
+mod threads;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};

@@ -51,7 +51,12 @@ pub fn with<S: AsRef<str> + Sync>(texts: &[(S, S)]) -> (Library, Vec<SourceDiag>
     library_of(TEXTS.iter().chain(&parsed(texts)))
 }
 
-/// The same; errors in them are an error, which may be coloured.
+/// The shipped texts that declare operators and layers, and then these, with all diagnostics.
+pub fn operators_with<S: AsRef<str> + Sync>(texts: &[(S, S)]) -> (Library, Vec<SourceDiag>) {
+    library_of(TEXTS.iter().filter(|t| t.is_of_operators()).chain(&parsed(texts)))
+}
+
+/// The shipped texts and then these; errors in them are an error, which may be coloured.
 pub fn sound<S: AsRef<str> + Sync>(texts: &[(S, S)], color: bool) -> Result<Arc<Library>, Error> {
     if texts.is_empty() {
         return Ok(shipped());

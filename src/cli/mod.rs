@@ -10,6 +10,7 @@ mod explain;
 mod extract;
 mod fmt;
 mod fuzz;
+mod infer;
 mod inspect;
 mod list;
 mod manual;
@@ -52,6 +53,8 @@ enum Verb {
     Check(check::Args),
     /// Run ONNX test cases, and tell which pass.
     Conformance(conformance::Args),
+    /// Find laws of operators, verified and few.
+    Infer(infer::Args),
     /// Time the kernels of this machine or of a device, and fit their costs.
     Calibrate(calibrate::Args),
     /// Hold random programs, optimised and run every way, against the reference interpreter.
@@ -92,6 +95,7 @@ pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Extract(a) => extract::run(a),
         Verb::Check(a) => check::run(a),
         Verb::Conformance(a) => conformance::run(a),
+        Verb::Infer(a) => infer::run(a),
         Verb::Calibrate(a) => calibrate::run(a),
         Verb::Fuzz(a) => fuzz::run(a),
         Verb::Fmt(a) => fmt::run(a),
@@ -155,6 +159,7 @@ impl Verb {
             Verb::Extract(a) => &a.common.screen,
             Verb::Check(a) => &a.common.screen,
             Verb::Conformance(a) => &a.common.screen,
+            Verb::Infer(a) => &a.common.screen,
             Verb::Calibrate(a) => &a.common.screen,
             Verb::Fuzz(a) => &a.common.screen,
             Verb::Fmt(a) => &a.screen,

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 mod conformance;
 mod files;
+mod infer;
 mod inputs;
 mod kernels;
 mod staged;

@@ -400,6 +400,7 @@ fn reports_have_no_field_that_is_not_documented() {
         &["calibrate", "--time", "0", "--store", "times.rows"],
         &["fuzz", "--cases", "1"],
         &["extract", "e.json"],
+        &["infer", "--ops", "neg", "--types", "i32", "--size", "3", "--compare"],
         &["inspect", "m.onnx"],
         &["diff", "m.onnx", "m.onnx"],
         &["show", "f.rules"],

@@ -131,6 +131,20 @@ impl Reference {
         })
     }
 
+    /// The same with what earlier applications have compiled.
+    ///
+    /// # Errors
+    /// The application is ill-typed or has no value, in the words of a reason.
+    pub fn apply_again(
+        &self,
+        codes: &CodeCache<'_>,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Array],
+    ) -> Result<Vec<Array>, String> {
+        apply::apply(self, codes, call, attrs, args)
+    }
+
     /// The same on tensors, with results rounded to their types. Large ones of `f32` take no more memory than they are.
     pub fn apply_tensors(
         &self,

@@ -49,6 +49,17 @@ pub struct Text {
 }
 
 impl Text {
+    /// True if it declares operators or layers, and neither targets nor operators of ONNX: what is built of such texts alone has
+    /// operators, and few laws.
+    pub fn is_of_operators(&self) -> bool {
+        let declares = |i: &Item| match i.kind {
+            ItemKind::Op(_) | ItemKind::Def(_) | ItemKind::Extern(_) => true,
+            ItemKind::Rule(_) | ItemKind::Fuse(_) => false,
+            ItemKind::Onnx(_) | ItemKind::Target(_) | ItemKind::Architecture(_) => false,
+        };
+        self.file.items.iter().any(declares)
+    }
+
     /// Texts without mistakes as bytes, for the same build of this crate to read.
     ///
     /// # Errors
