@@ -82,19 +82,13 @@ fn prove_law(library: &Library, law: &Law, rng: &mut Random) -> Result<(), Strin
                 open.push(with_equal(known, atom, value)?);
             }
             Err(Stuck::Position(name, places)) => {
-                cases += places.len().saturating_sub(1);
-                if cases > MOST_CASES {
-                    return Err("it has too many cases".into());
-                }
+                cases = more_cases(cases, places.len())?;
                 for (place, segment) in places {
                     open.push(at_place(known.clone(), &name, &place, segment)?);
                 }
             }
             Err(Stuck::Cases(c)) => {
-                cases += 1;
-                if cases > MOST_CASES {
-                    return Err("it has too many cases".into());
-                }
+                cases = more_cases(cases, 2)?;
                 for c in [c.clone().negated(), c] {
                     let mut known = known.clone();
                     known.cases.push(c);
@@ -104,6 +98,12 @@ fn prove_law(library: &Library, law: &Law, rng: &mut Random) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+/// How many cases there are with so many in the place of one.
+fn more_cases(cases: usize, parts: usize) -> Result<usize, String> {
+    let all = cases + parts.saturating_sub(1);
+    if all > MOST_CASES { Err("it has too many cases".into()) } else { Ok(all) }
 }
 
 /// True if axes are those of a list, or of another one that is said to have them.

@@ -62,8 +62,8 @@ impl Evaluation<'_> {
                 }
                 Ok(item) => self.learn_order(item),
                 Err(Stuck::Unsupported(_) | Stuck::Cases(_)) => {}
-                // Lists with different axes are not equal, which only an equation excludes.
-                Err(Stuck::Axes(..)) if !is_equation(e) => {}
+                // Lists with different axes are not equal, and a position may be none, which only an equation excludes.
+                Err(Stuck::Axes(..) | Stuck::Position(..)) if !is_equation(e) => {}
                 Err(other) => return Err(other),
             }
         }
