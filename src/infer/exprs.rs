@@ -184,12 +184,7 @@ impl Form {
             Form::Position(d, true) => format!("[{}]", dims[*d].text()),
             Form::Minus(a) => format!("(-{})", a.text(name, dims)),
             Form::Binary(op, a, b) => {
-                let sign = match op {
-                    BinaryOp::Add => "+",
-                    BinaryOp::Sub => "-",
-                    BinaryOp::Div => "/",
-                    _ => "*",
-                };
+                let sign = op.sign();
                 format!("({} {sign} {})", a.text(name, dims), b.text(name, dims))
             }
             Form::Call(f, args) => {

@@ -160,22 +160,22 @@ fn is_pointwise_definition(c: &Callable) -> bool {
 /// What the language writes for an operator.
 fn sign(name: &str) -> Option<Sign> {
     let infix = [
-        (BinaryOp::Add, "+"),
-        (BinaryOp::Sub, "-"),
-        (BinaryOp::Mul, "*"),
-        (BinaryOp::Div, "/"),
-        (BinaryOp::Mod, "%"),
-        (BinaryOp::Pow, "^"),
-        (BinaryOp::MatMul, "@"),
-        (BinaryOp::And, "and"),
-        (BinaryOp::Or, "or"),
-        (BinaryOp::Eq, "=="),
-        (BinaryOp::Lt, "<"),
-        (BinaryOp::Le, "<="),
+        BinaryOp::Add,
+        BinaryOp::Sub,
+        BinaryOp::Mul,
+        BinaryOp::Div,
+        BinaryOp::Mod,
+        BinaryOp::Pow,
+        BinaryOp::MatMul,
+        BinaryOp::And,
+        BinaryOp::Or,
+        BinaryOp::Eq,
+        BinaryOp::Lt,
+        BinaryOp::Le,
     ];
     let prefix = [(UnaryOp::Neg, "-"), (UnaryOp::Not, "not ")];
-    let found = infix.iter().find(|(op, _)| op.operator().0 == name);
-    let found = found.map(|(_, s)| Sign::Infix(s));
+    let found = infix.iter().find(|op| op.operator().0 == name);
+    let found = found.map(|op| Sign::Infix(op.sign()));
     let negation = prefix.iter().find(|(op, _)| op.operator() == name);
     found.or(negation.map(|(_, s)| Sign::Prefix(s)))
 }

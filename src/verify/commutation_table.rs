@@ -1,7 +1,7 @@
 //! A table of the laws that commute each pointwise operator with each movement operator, and the reason where there is none.
 
 use mlc_dsl::check::operator_properties;
-use mlc_dsl::expr::{Expr, ExprKind, Monoid};
+use mlc_dsl::expr::{ExprKind, Monoid};
 use mlc_dsl::library::{CallId, CallKind, Callable, Law, LawSide, Library};
 use mlc_dsl::term::TermKind;
 use std::collections::BTreeSet;
@@ -84,7 +84,7 @@ fn cell(library: &Library, id: CallId, movement: CallId) -> Cell {
         return Cell::Laws(names);
     }
     let (c, m) = (library.call(id), library.call(movement));
-    match reduces_by(m) {
+    match joined_by(m) {
         _ if matches!(c.kind, CallKind::Def(_)) => Cell::Reason("its body does"),
         Some(_) if operator_properties::joins(c, m) => {
             Cell::Reason("two reductions cost more than one")
@@ -105,9 +105,9 @@ fn cell(library: &Library, id: CallId, movement: CallId) -> Cell {
     }
 }
 
-/// What elements are reduced by, over axes or over windows.
-fn reduces_by(movement: &Callable) -> Option<Monoid> {
-    match &only_meaning(movement)?.kind {
+/// What elements are joined by, over axes or over windows.
+fn joined_by(movement: &Callable) -> Option<Monoid> {
+    match &operator_properties::only_meaning(movement)?.kind {
         ExprKind::Reduce(reduce) => Some(reduce.monoid),
         _ => None,
     }
@@ -115,21 +115,10 @@ fn reduces_by(movement: &Callable) -> Option<Monoid> {
 
 /// True if zeros take the place of some elements.
 fn puts_zeros(movement: &Callable) -> bool {
-    only_meaning(movement).is_some_and(|e| match &e.kind {
+    operator_properties::only_meaning(movement).is_some_and(|e| match &e.kind {
         ExprKind::If { otherwise, .. } => matches!(otherwise.kind, ExprKind::Int(0)),
         _ => false,
     })
-}
-
-/// The one equation of an `op`.
-fn only_meaning(c: &Callable) -> Option<&Expr> {
-    match &c.kind {
-        CallKind::Op(meanings) => match meanings.as_slice() {
-            [m] => Some(&m.value),
-            _ => None,
-        },
-        CallKind::Def(_) | CallKind::Extern(_) => None,
-    }
 }
 
 fn applied(law: &Law, side: &LawSide) -> Option<CallId> {

@@ -3,7 +3,7 @@
 //! Clauses are in the order of the tree's fields. Parsing the output gives the same tree.
 
 use super::pretty::{Doc, block, commas, enclosed, group, lay_out, nest, text};
-use super::print_expr::{before_more, bound, condition, elems_docs, float, quoted, sign, whole};
+use super::print_expr::{before_more, bound, condition, elems_docs, float, quoted, whole};
 use crate::syntax::ast::{
     Architecture, AttrType, Binding, Def, ErrorClause, Expr, Extern, File, Fuse, Ident, Item,
     ItemKind, Kernel, Onnx, Op, OpTrait, Output, Param, ParamKind, Print, Rule, RuleTest, Side,
@@ -450,7 +450,7 @@ fn tensor_type(ty: &TensorType) -> Doc {
         }
     };
     if let Some(domain) = &ty.domain {
-        parts.extend([text(format!(" {} ", sign(domain.op))), bound(&domain.bound)]);
+        parts.extend([text(format!(" {} ", domain.op.sign())), bound(&domain.bound)]);
     }
     Doc::Cat(parts)
 }

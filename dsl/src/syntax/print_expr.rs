@@ -251,14 +251,14 @@ fn chain(expr: &Expr) -> Doc {
     let Some((op, last)) = links.last() else { return text("") };
     let head = left_operand(first, *op);
     if links.len() == 1 && holds_together(first, *op, last) {
-        let sign = sign(*op);
+        let sign = op.sign();
         let between = if is_exponent(*op, last) { sign.to_string() } else { format!(" {sign} ") };
         return Doc::Cat(vec![head, text(between), right_operand(first, last, *op)]);
     }
     let mut tail = Vec::new();
     let mut before = first;
     for (op, right) in links.into_iter().rev() {
-        tail.extend([Doc::Line, text(format!("{} ", sign(op))), right_operand(before, right, op)]);
+        tail.extend([Doc::Line, text(format!("{} ", op.sign())), right_operand(before, right, op)]);
         before = right;
     }
     group(Doc::Cat(vec![head, nest(Doc::Cat(tail))]))
@@ -350,24 +350,26 @@ fn arg(arg: &Arg) -> Doc {
     Doc::Cat(parts)
 }
 
-/// The sign or word of an infix operator.
-pub(super) fn sign(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Or => "or",
-        BinaryOp::And => "and",
-        BinaryOp::Eq => "==",
-        BinaryOp::Ne => "!=",
-        BinaryOp::Lt => "<",
-        BinaryOp::Le => "<=",
-        BinaryOp::Gt => ">",
-        BinaryOp::Ge => ">=",
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Div => "/",
-        BinaryOp::Mod => "%",
-        BinaryOp::MatMul => "@",
-        BinaryOp::Pow => "^",
+impl BinaryOp {
+    /// The sign or word of the language.
+    pub fn sign(self) -> &'static str {
+        match self {
+            BinaryOp::Or => "or",
+            BinaryOp::And => "and",
+            BinaryOp::Eq => "==",
+            BinaryOp::Ne => "!=",
+            BinaryOp::Lt => "<",
+            BinaryOp::Le => "<=",
+            BinaryOp::Gt => ">",
+            BinaryOp::Ge => ">=",
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Div => "/",
+            BinaryOp::Mod => "%",
+            BinaryOp::MatMul => "@",
+            BinaryOp::Pow => "^",
+        }
     }
 }
 

@@ -158,13 +158,18 @@ pub fn keeps_zero(c: &Callable) -> bool {
     meaning(c).is_some_and(is_zero) && c.attrs.is_empty()
 }
 
-/// The one equation of a pointwise `op`.
-fn meaning(c: &Callable) -> Option<&Expr> {
+/// The value of the one equation of an `op`.
+pub fn only_meaning(c: &Callable) -> Option<&Expr> {
     let CallKind::Op(meanings) = &c.kind else { return None };
     match meanings.as_slice() {
-        [m] if c.class == OpClass::Pointwise => Some(&m.value),
+        [m] => Some(&m.value),
         _ => None,
     }
+}
+
+/// The same of a pointwise `op`.
+fn meaning(c: &Callable) -> Option<&Expr> {
+    only_meaning(c).filter(|_| c.class == OpClass::Pointwise)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
