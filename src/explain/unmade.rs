@@ -54,7 +54,7 @@ pub(super) fn recurrences(program: &Program, library: &Library, of: &[CallId]) -
 }
 
 /// The operators of some sides of a law.
-fn calls(law: &Law, sides: &[LawSide]) -> BTreeSet<CallId> {
+pub(super) fn calls(law: &Law, sides: &[LawSide]) -> BTreeSet<CallId> {
     let mut open: Vec<_> = sides.iter().map(|s| s.root).collect();
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {

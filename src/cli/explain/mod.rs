@@ -2,19 +2,21 @@
 
 mod at;
 
-use super::common::{Common, Findings};
+use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
-use crate::optimizer::Optimizer;
+use crate::explain::{Asked, Explanation};
+use crate::optimizer::{OptimizedModel, Optimizer};
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
 use at::Place;
 use mlc_dsl::shown;
+use mlc_files::Named;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -39,6 +41,10 @@ pub struct Args {
     /// Run both sides of every equation of the proof on seeded inputs.
     #[arg(long)]
     replay: bool,
+    /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. With
+    /// `--measure`, its kernels have measured times.
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at"])]
+    html: Option<PathBuf>,
     #[command(flatten)]
     shapes: ShapeOptions,
     #[command(flatten)]
@@ -71,7 +77,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     }
     let reads: Vec<_> =
         [("MODEL", path.as_path())].into_iter().chain(args.tuning.files()).collect();
-    args.common.begin(&reads, &[])?;
+    let writes: Vec<Named<'_>> = named("--html", &args.html).into_iter().collect();
+    args.common.begin(&reads, &writes)?;
     let mut model = load_for(&path, &args.common, &args.shapes)?;
     explain::name_all(&mut model.program, &model.library);
     let place = args.at.as_deref().map(|at| at::find(&model, at)).transpose()?;
@@ -102,6 +109,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     if let Some(at) = &at {
         explanation.keep_only(at);
     }
+    if let Some(to) = &args.html {
+        draw(&args, &optimized, &explanation, to)?;
+        if mlc_files::is_output_stream(to) {
+            progress::done();
+            return Ok(Findings::Nothing);
+        }
+    }
     args.common.report(&explanation)?;
     progress::done();
     args.common.screen.print(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
@@ -109,6 +123,21 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         return replay(optimized.result(), &model.library, &args.common);
     }
     Ok(Findings::Nothing)
+}
+
+/// Writes the page.
+fn draw(
+    args: &Args,
+    optimized: &OptimizedModel,
+    explanation: &Explanation,
+    to: &Path,
+) -> anyhow::Result<()> {
+    let title = Path::new(&args.what).file_name().unwrap_or_default().to_string_lossy();
+    let measured = args.tuning.measure.is_some().then(|| optimized.kernel_times()).transpose()?;
+    let measured = measured.flatten();
+    let gains = args.gains.then_some(explanation);
+    let asked = Asked { title: &title, raw: None, measured: measured.as_deref(), gains };
+    Ok(mlc_files::write(to, optimized.html_of(&asked)?.as_bytes())?)
 }
 
 /// What is said of a node that the program as read does not have.
