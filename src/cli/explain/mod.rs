@@ -41,8 +41,8 @@ pub struct Args {
     /// Run both sides of every equation of the proof on seeded inputs.
     #[arg(long)]
     replay: bool,
-    /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. With
-    /// `--measure`, its kernels have measured times.
+    /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. The
+    /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at"])]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -93,6 +93,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut options = args.tuning.options(target, &args.common)?;
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();
+    // The page says how far the result is from the model as read.
+    options.self_check = args.html.is_some();
     let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
     let optimized = optimizer.optimize(&model)?;
     if let Some(name) = &args.why_not {
@@ -132,7 +134,10 @@ fn draw(
     explanation: &Explanation,
     to: &Path,
 ) -> anyhow::Result<()> {
-    let title = Path::new(&args.what).file_name().unwrap_or_default().to_string_lossy();
+    // Many files are called alike: the folder tells them apart.
+    let parts: Vec<_> = Path::new(&args.what).iter().rev().take(2).collect();
+    let title: Vec<_> = parts.iter().rev().map(|p| p.to_string_lossy()).collect();
+    let title = title.join("/");
     let measured = args.tuning.measure.is_some().then(|| optimized.kernel_times()).transpose()?;
     let measured = measured.flatten();
     let gains = args.gains.then_some(explanation);

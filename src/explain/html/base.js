@@ -88,6 +88,9 @@ function classRank(name) {
 }
 const classTag = (name) => el("span", { class: `tag ${name.split(/[ (]/)[0]}` }, name);
 
+// A text of this tool, in which backticks set off names.
+const marked = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+
 // The anchor of a thing: it works in the address, too.
 const anchor = (kind, name) => `#${kind}=${encodeURIComponent(name)}`;
 

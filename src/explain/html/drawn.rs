@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Pixels of a character, and around a text.
-const CHARACTER: f64 = 6.9;
+const CHARACTER: f64 = 6.3;
 const MARGIN: f64 = 22.0;
 
 /// A box is so wide at least and at most.
 const NARROWEST: i32 = 64;
-const WIDEST: i32 = 230;
+const WIDEST: i32 = 196;
 
 /// A graph whose boxes are items of a list, in an order in which edges lead on.
 #[derive(Debug, Default)]

@@ -70,7 +70,7 @@ function drawnTerm(term, label) {
 class Pane {
   // `look` says what a box of an item looks like: its lines, classes and colour.
   constructor({ title, name, drawn, look, legend, pick }) {
-    Object.assign(this, { name, drawn, look, pick, zoom: 1, marks: new Map(), chosen: null, isOpen: false });
+    Object.assign(this, { name, drawn, look, pick, zoom: 0.9, marks: new Map(), chosen: null, isOpen: false });
     this.sheet = el("div", {
       class: "sheet", tabindex: 0, role: "group", "aria-label": `${title}: arrows move, Enter shows`,
       onscroll: () => this.later(), onkeydown: (e) => this.key(e), onwheel: (e) => this.wheel(e),
@@ -84,7 +84,16 @@ class Pane {
         el("button", { type: "button", title: "Larger", "aria-label": "Larger", onclick: zoom(1.25) }, "+")),
       this.sheet, el("div", { class: "legend" }, legend));
     this.show();
-    new ResizeObserver(() => this.draw()).observe(this.sheet);
+    new ResizeObserver(() => { this.centre(); this.draw(); }).observe(this.sheet);
+  }
+
+  // At first the topmost box is in the middle.
+  centre() {
+    if (this.isPlaced || !this.sheet.clientWidth || !this.view.boxes.length) return;
+    this.isPlaced = true;
+    const top = this.view.boxes[this.boxRows[0][Math.floor(this.boxRows[0].length / 2)]];
+    this.draw();
+    this.sheet.scrollTo((top[1] + SIDE) * this.zoom - this.sheet.clientWidth / 2, 0);
   }
 
   // Prepares the folded or the open drawing: boxes and edges by layer.

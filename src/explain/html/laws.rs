@@ -58,7 +58,7 @@ pub(super) fn laws(
     let law = |(i, name): (usize, &String)| {
         let own: Vec<usize> = (0..steps.len()).filter(|&s| steps[s].law == i).collect();
         let measured = own.iter().filter_map(|&s| drawings[steps[s].drawing?].error);
-        let error = measured.max_by(|a, b| a.right.total_cmp(&b.right));
+        let error = measured.max_by(|a, b| a.between.total_cmp(&b.between));
         let used = explanation.laws.iter().find(|l| l.law == *name);
         let uses = |r: &&Region| r.laws.contains(name) || r.steps.contains(name);
         let saved = explanation.regions.iter().filter(uses).map(|r| r.saved).sum();

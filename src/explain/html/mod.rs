@@ -33,6 +33,7 @@ use read::LeftOut;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 use steps::{Drawing, Step};
 
 const HTML: &str = include_str!("page.html");
@@ -142,7 +143,7 @@ struct Search {
 /// The program as read cannot be planned.
 pub fn page(
     o: &Optimized,
-    library: &Library,
+    library: &Arc<Library>,
     options: &Options,
     asked: &Asked<'_>,
 ) -> Result<String, Error> {
@@ -168,7 +169,7 @@ pub fn page(
     model.items.iter_mut().flat_map(|i| &mut i.kernels).for_each(|k| *k += first);
     let names = laws::names(noted.iter().map(|n| &*n.name));
     let law = |name: &str| names.iter().position(|n| n == name).expect("it is one of them");
-    let steps = steps::steps(&noted, library, prices, &model.known, &law, options.seed);
+    let steps = steps::steps(&noted, library, prices, &model.known, &law, (options.seed, options.threads));
     let rivals = rivals(explanation, &regions, ((before.plan, &old), (after.plan, &new)), prices);
     let left_out = asked.raw.map(|raw| read::left_out(raw, library, &model)).unwrap_or_default();
     let page = Page {

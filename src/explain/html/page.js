@@ -92,6 +92,9 @@ function pick(what, isSecond) {
   go(what.kind, what.kind === "node" ? model[what.at].name : what.at);
 }
 
+// On a narrow screen details are below the graphs.
+const isNarrow = () => matchMedia("(max-width: 800px)").matches;
+
 // The next box that is clicked is held against the one that is chosen, or against the one before it.
 function compare() {
   show("graph");
@@ -132,6 +135,7 @@ function tell(what, content) {
   keepGraph();
   choose(what);
   fill(content(what.at));
+  if (isNarrow()) panel.scrollIntoView();
 }
 
 // Search: words that all are found in a name, an operator or the text of a law.

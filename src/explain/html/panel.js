@@ -1,24 +1,27 @@
 // The panel: what is known of the node, kernel or law that is chosen, and why two things are apart.
 
-const flipText = (f, what) => {
-  if (f === null) return `at no ${what} within a factor of 128`;
-  return f > 1 ? `at ${f.toFixed(2)} times the ${what} or more` : `at ${f.toFixed(3)} of the ${what} or less`;
-};
+// Where another choice would be as good: at which multiples of the target's figures.
+function flip({ bandwidth, launch }) {
+  const at = (f, what) => (f > 1 ? `at ${f.toFixed(2)} times the ${what} or more` : `at ${f.toPrecision(2)} of the ${what} or less`);
+  const all = [bandwidth !== null && at(bandwidth, "memory bandwidth"), launch !== null && at(launch, "cost of a launch")].filter(Boolean);
+  return all.length ? `The choice would flip ${all.join(", or ")}.` : "No bandwidth and no cost of a launch within a factor of 128 would flip the choice.";
+}
 
 // What another choice takes, and where it would be as good.
 function rival(other, whatItIs) {
   const more = other.other - other.own;
   return [
     el("p", {}, `${whatItIs}: estimated ${seconds(other.other)} instead of ${seconds(other.own)} (${more >= 0 ? "+" : "−"}${seconds(Math.abs(more))}).`),
-    el("p", {}, `The choice would flip ${flipText(other.bandwidth, "memory bandwidth")}; ${flipText(other.launch, "launch cost")}.`),
+    el("p", {}, flip(other)),
   ];
 }
 
 function errorText(e) {
-  const units = (x) => `${(x / e.roundoff).toFixed(1)} u`;
-  return `${scientific(e.left)} (${units(e.left)}) before, ${scientific(e.right)} (${units(e.right)}) after`;
+  const told = (x) => `${scientific(x)} (${(x / e.roundoff).toFixed(1)} u)`;
+  const sides = e.sides ? `; from what f64 makes of it, what was there is off by ${told(e.sides[0])} and what it equals by ${told(e.sides[1])}` : "";
+  return `both sides differ by ${told(e.between)}${sides}`;
 }
-const errorHelp = "Largest distance from what f64 computes of the left side, relative to its largest element, on operands drawn at random; u is the unit roundoff of the type.";
+const errorHelp = "Largest distances, relative to the largest element, on operands that are drawn as the self-check draws inputs; u is the unit roundoff of the type.";
 
 // A slider over steps of the proof: both sides of each, drawn.
 function steps(list, title = "Steps of the proof") {
@@ -41,7 +44,7 @@ function steps(list, title = "Steps of the proof") {
         el("p", { class: "faint" }, "what was there"), drawnTerm(drawing.left, "before the step"),
         el("p", { class: "faint" }, "what it equals"), drawnTerm(drawing.right, "after the step"),
         drawing.cost ? el("p", {}, `By itself: estimated ${seconds(drawing.cost[0])} before, ${seconds(drawing.cost[1])} after.`) : null,
-        drawing.error ? el("p", { title: errorHelp }, `Measured error: ${errorText(drawing.error)}.`) : null,
+        drawing.error ? el("p", { title: errorHelp }, `Measured: ${errorText(drawing.error)}.`) : null,
       ] : [el("pre", {}, step.text[0]), el("p", { class: "faint" }, "equals"), el("pre", {}, step.text[1])]).filter(Boolean));
   };
   draw();
@@ -90,7 +93,8 @@ function shortDoc(name) {
 }
 
 const crumbs = (...buttons) => el("div", { class: "crumbs" },
-  el("button", { type: "button", onclick: () => { location.hash = ""; } }, "Overview"), buttons);
+  el("button", { type: "button", onclick: () => { location.hash = ""; } }, "Overview"),
+  el("button", { type: "button", class: "narrow", onclick: () => { show("graph"); scrollTo(0, 0); } }, "Graphs"), buttons);
 const compareButton = () => el("button", {
   type: "button", title: "Why is this not fused with …? (c, or click the other one while holding Shift)", onclick: () => compare(),
 }, "Compare with …");
@@ -141,7 +145,7 @@ function kernelPanel(k) {
     item.region === null ? null : region(item.region),
     apart.length ? [el("h3", {}, "Why its neighbours are kernels of their own"), some(apart, (l) => {
       const other = l.from === k ? l.to : l.from;
-      return [l.from === k ? "read by " : "reads ", kernelLink(other), ": ", el("span", { class: "faint" }, data.reasons[l.why])];
+      return [l.from === k ? "read by " : "reads ", kernelLink(other), ": ", el("span", { class: "faint" }, marked(data.reasons[l.why]))];
     }, 4)] : null,
   ];
 }
@@ -152,7 +156,7 @@ function lawPanel(i) {
   return [
     crumbs(),
     el("h2", {}, law.name, " ", classTag(law.class)),
-    law.doc.map((d) => el("p", {}, d)),
+    law.doc.map((d) => el("p", {}, marked(d))),
     law.text ? [el("h3", {}, "The law"), el("pre", {}, law.text)] : null,
     law.declared ? el("p", { class: "faint" }, `declared in ${law.declared}; ${law.direction}`) : null,
     el("h3", {}, "What it did"),
@@ -160,7 +164,7 @@ function lawPanel(i) {
     law.without !== null ? el("p", {}, `Without it the result is estimated to take ${seconds(law.without)} in place of ${seconds(data.summary.cost[1])}.`)
       : law.text ? el("p", { class: "faint" }, "What it gains by itself: mlc-rewrite explain MODEL --gains") : null,
     el("h3", { title: errorHelp }, "What it does to numbers"),
-    law.error ? el("p", { title: errorHelp }, `Largest measured error of a step: ${errorText(law.error)}.`)
+    law.error ? el("p", { title: errorHelp }, `Measured, at most: ${errorText(law.error)}.`)
       : el("p", { class: "faint" }, law.class === "exact" ? "Its sides have equal bits." : "Its steps are of integers or too large to be measured for this page: mlc-rewrite explain MODEL --replay runs them."),
     steps(law.steps),
     nodes.length ? [el("h3", {}, "At"), some(nodes, nodeLink)] : null,
@@ -173,7 +177,7 @@ function leftOutPanel(i) {
     crumbs(),
     el("h2", {}, it.name),
     el("p", {}, el("b", {}, it.op)),
-    el("p", {}, "Left out when the model was read: ", it.why, "."),
+    el("p", {}, "Left out when the model was read: ", marked(it.why), "."),
     it.node !== null ? [el("h3", {}, "See"), nodeLink(it.node)] : null,
   ];
 }
@@ -215,13 +219,13 @@ function comparePanel(a, b) {
     if (!found) {
       said.push(el("p", {}, "Neither is computed from the other. A kernel joins values that are computed from each other; these meet at most at a common operand."));
     } else if (found.length === 1) {
-      said.push(el("p", {}, el("b", {}, "Not fused: "), data.reasons[found[0].why], "."));
+      said.push(el("p", {}, el("b", {}, "Not fused: "), marked(data.reasons[found[0].why]), "."));
     } else {
       said.push(el("p", {}, el("b", {}, "Not fused: "), `${plural(found.length - 1, "kernel")} between them, and each border has its reason.`));
     }
-    if (found) {
+    if (found && found.length > 1) {
       said.push(el("ul", { class: "plain" }, found.slice(0, 12).map((l) => el("li", {},
-        kernelLink(l.from), " → ", kernelLink(l.to), el("p", { class: "faint" }, data.reasons[l.why])))));
+        kernelLink(l.from), " → ", kernelLink(l.to), el("p", { class: "faint" }, marked(data.reasons[l.why]))))));
       if (found.length > 12) said.push(el("p", { class: "faint" }, `… and ${found.length - 12} more`));
     }
   }

@@ -172,7 +172,7 @@ pub(super) fn shortened(operators: impl Iterator<Item = String>) -> String {
 }
 
 /// Characters of a name in a box.
-const NAME: usize = 30;
+const NAME: usize = 28;
 
 /// The end of a name, which tells nodes apart.
 pub(super) fn short(name: &str) -> String {

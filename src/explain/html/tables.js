@@ -62,14 +62,14 @@ function timeView() {
     el("h2", {}, "Where does the time go?"),
     el("p", {}, `Kernels of the result by ${timeIs} time, ${seconds(wholeTime)} in all, for target ${data.summary.target}. Kernels that do the same are one row.`),
     data.summary.is_measured ? null : el("p", { class: "faint" }, "Estimates are from the target's figures. A page with measured times: mlc-rewrite explain MODEL --target cpu --measure --html report.html"),
-    filtered([["kernel"], [timeIs, "number"], ["share"], ["of the roofline", "number"], ["limited by"], ["bytes", "number"]], rows, "Filter kernels"),
+    filtered([["kernel"], [timeIs, "number"], ["share", "whole"], ["of the roofline", "number"], ["limited by", "whole"], ["bytes", "number"]], rows, "Filter kernels"),
   ];
 }
 
 // Laws, those that may change numbers most first.
 const byChange = () => data.laws.map((_, i) => i).sort((a, b) => {
   const [x, y] = [data.laws[a], data.laws[b]];
-  return classRank(x.class) - classRank(y.class) || (y.error?.right ?? -1) - (x.error?.right ?? -1) || y.equations - x.equations;
+  return classRank(x.class) - classRank(y.class) || (y.error?.between ?? -1) - (x.error?.between ?? -1) || y.equations - x.equations;
 });
 
 // What the self-check found of the whole result.
@@ -94,16 +94,16 @@ function lawView() {
       pick: () => go("law", law.name),
       cells: () => [
         [link("law", law.name), el("div", { class: "faint" }, law.doc[0] ?? "")], classTag(law.class),
-        law.error ? el("span", { title: errorHelp }, `${scientific(law.error.left)} → ${scientific(law.error.right)}`) : "–",
+        law.error ? el("span", { title: errorHelp }, scientific(law.error.between)) : "–",
         law.equations, saved(law.saved), law.without === null ? "–" : seconds(law.without - data.summary.cost[1]),
       ],
     };
   });
   return [
     el("h2", {}, "Which law changed my numbers?"),
-    el("p", {}, "Laws that the result rests on: approximations first, then those that regroup or round otherwise, then those with equal bits; within a class by the error that their steps have on random operands, before → after."),
+    el("p", {}, "Laws that the result rests on: approximations first, then those that regroup or round otherwise, then those with equal bits; within a class by how far both sides of their steps differ when they are run on drawn operands, relative to the largest element."),
     wholeError(),
-    filtered([["law"], ["class"], ["measured error", "number"], ["equations", "number"], ["where it was used"], ["without it", "number"]], rows, "Filter laws"),
+    filtered([["law"], ["class"], ["measured change", "number"], ["equations", "number"], ["where it was used"], ["without it", "number"]], rows, "Filter laws"),
     el("h2", {}, "What would --fp approx give?"), approx(),
   ];
 }
@@ -124,7 +124,7 @@ function goneView() {
   const rows = [];
   data.left_out.forEach((it, i) => rows.push({
     text: `${it.name} ${it.op} ${it.why}`, pick: () => go("read", it.name),
-    cells: () => [link("read", it.name), it.op, el("span", {}, "left out when read: ", it.why)],
+    cells: () => [link("read", it.name), it.op, el("span", {}, "left out when read: ", marked(it.why))],
   }));
   model.forEach((it, i) => {
     if (it.state !== "gone" && it.state !== "known") return;
@@ -136,7 +136,7 @@ function goneView() {
   return [
     el("h2", {}, "Why is a node gone?"),
     el("p", {}, `${goneCounts()} All other nodes have a kernel that computes their value.`),
-    filtered([["node"], ["operator"], ["why"]], rows, "Filter nodes"),
+    filtered([["node"], ["operator", "whole"], ["why"]], rows, "Filter nodes"),
   ];
 }
 
@@ -202,7 +202,7 @@ function overview() {
     question("Where does the time go?", some(top, (g) => [`${percent(wholeTime > 0 ? g.time / wholeTime : 0)}  ${g.all.length > 1 ? `${g.all.length} × ` : ""}`, link("kernel", g.first, planned[g.first].op)]), more("time", "All kernels by time")),
     question("Why is a node gone?", el("p", {}, goneCounts()), el("p", { class: "faint" }, "Search its name ( / ), or click it on the left."), more("gone", "All nodes that are gone, with reasons")),
     question("Why are two nodes not fused?", el("p", {}, "Click one, then hold Shift and click the other; or:"), el("p", {}, el("button", { type: "button", onclick: () => compare() }, "Compare two …"))),
-    question("Which law changed my numbers?", some(byChange().slice(0, 3), (i) => [lawLink(data.laws[i].name), " ", classTag(data.laws[i].class), data.laws[i].error ? ` ${scientific(data.laws[i].error.right)}` : ""]),
+    question("Which law changed my numbers?", some(byChange().slice(0, 3), (i) => [lawLink(data.laws[i].name), " ", classTag(data.laws[i].class), data.laws[i].error ? ` changes values by ${scientific(data.laws[i].error.between)}` : ""]),
       s.self_check_error === null ? null : el("p", {}, `All together: ${scientific(s.self_check_error)} on the self-check's inputs.`), more("laws", "All laws, with errors")),
     question("What would --fp approx give?", approx()),
   ];
