@@ -91,7 +91,7 @@ class Pane {
   centre() {
     if (this.isPlaced || !this.sheet.clientWidth || !this.view.boxes.length) return;
     this.isPlaced = true;
-    const top = this.view.boxes[this.boxRows[0][Math.floor(this.boxRows[0].length / 2)]];
+    const top = this.view.boxes[Math.min(...this.boxRows[0])];
     this.draw();
     this.sheet.scrollTo((top[1] + SIDE) * this.zoom - this.sheet.clientWidth / 2, 0);
   }
@@ -228,9 +228,11 @@ class Pane {
     const { view, chosen } = this;
     const at = chosen === null ? undefined : this.boxAt.get(chosen);
     const row = at === undefined ? [] : this.boxRows[view.boxes[at][2]];
+    // Where nothing is chosen: the first box that something reads.
+    const start = () => this.boxRows[0].find((b) => this.below[b].length) ?? this.boxRows[0][0];
     const next = {
-      ArrowDown: () => (at === undefined ? this.boxRows[0][0] : this.below[at][0]),
-      ArrowUp: () => (at === undefined ? this.boxRows[0][0] : this.above[at][0]),
+      ArrowDown: () => (at === undefined ? start() : this.below[at][0]),
+      ArrowUp: () => (at === undefined ? start() : this.above[at][0]),
       ArrowLeft: () => row[row.indexOf(at) - 1],
       ArrowRight: () => row[row.indexOf(at) + 1],
     }[event.key];

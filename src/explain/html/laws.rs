@@ -7,6 +7,7 @@ use crate::pipeline::options::{Fp, Options};
 use crate::pipeline::{Optimized, why_off};
 use mlc_dsl::ir::NodeKind;
 use mlc_dsl::library::{CallId, ErrorClass, LawOrigin, Library};
+use mlc_extract::cost::target::TargetPrices;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -123,4 +124,39 @@ pub(super) fn barred(o: &Optimized, library: &Library, options: &Options) -> Vec
         }
     }
     out
+}
+
+/// An operator of the target that is defined by others.
+pub(super) struct Joined {
+    name: String,
+    /// The operators of its definition.
+    calls: BTreeSet<CallId>,
+    /// How often its definition was found in the model.
+    matches: usize,
+}
+
+/// The operators of a target that are defined by others.
+pub(super) fn joined(o: &Optimized, library: &Library, prices: &TargetPrices<'_>) -> Vec<Joined> {
+    let laws = library.laws.iter().enumerate().filter(|(_, l)| l.origin == LawOrigin::Fold);
+    let one = laws.filter_map(|(i, law)| {
+        library.find(&law.name).filter(|c| prices.permits(*c))?;
+        let profile = o.explored.profiles.iter().find(|(own, _)| *own as usize == i);
+        let matches = profile.map_or(0, |(_, p)| p.matches);
+        Some(Joined { name: law.name.to_string(), calls: calls(law, &law.left), matches })
+    });
+    one.collect()
+}
+
+/// Operators that are named.
+const NAMED: usize = 3;
+
+/// What is said of the operators that are defined by both of two; nothing if there are none.
+pub(super) fn of_both(all: &[Joined], a: CallId, b: CallId) -> Option<String> {
+    let both = |j: &&Joined| j.calls.contains(&a) && j.calls.contains(&b);
+    let told = |j: &Joined| match j.matches {
+        0 => format!("`{}`, whose definition was found nowhere in the model", j.name),
+        n => format!("`{}`, whose definition was found {n} times, but not here, or dearer", j.name),
+    };
+    let found: Vec<String> = all.iter().filter(both).take(NAMED).map(told).collect();
+    (!found.is_empty()).then(|| found.join("; "))
 }

@@ -162,7 +162,9 @@ pub fn page(
     let regions = read::by_name(&explanation.regions);
     let (old, new) = (lines(library, &before), lines(library, &after));
     let mut model = read::model_side(&o.source, library, asked.raw, &old, &new, &regions);
-    let result = Planned { plan: &o.plan, library, prices, target: &options.target };
+    let joined = laws::joined(o, library, prices);
+    let result =
+        Planned { plan: &o.plan, library, prices, target: &options.target, joined: &joined };
     let planned = result.side(&new, &regions, asked.measured);
     // Kernels stand behind the inputs.
     let first = o.plan.program.inputs.len();

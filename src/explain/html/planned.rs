@@ -1,6 +1,7 @@
 //! The result as it is planned: its kernels, what each takes, and why neighbours are apart.
 
 use super::drawn::Graph;
+use super::laws::{Joined, of_both};
 use super::prices::{Kernels, Other, limit};
 use super::read::{short, shortened};
 use crate::explain::regions::KernelLine;
@@ -63,6 +64,8 @@ pub(super) struct Planned<'a> {
     pub library: &'a Library,
     pub prices: &'a TargetPrices<'a>,
     pub target: &'a str,
+    /// The operators of the target that are defined by others.
+    pub joined: &'a [Joined],
 }
 
 impl Planned<'_> {
@@ -207,10 +210,22 @@ impl Planned<'_> {
         let main = |k: &Kernel| k.anchors.iter().copied().find(|n| !role(n).is_some_and(Role::is_pointwise));
         let reads = to.nodes.iter().find(|n| program.node(**n).args.contains(&value))?;
         match (main(from), main(to)) {
-            (Some(a), Some(b)) => Some(format!(
-                "`{}` and `{}` are each the main operator of a kernel, and a kernel has one; a law that knows an operator for both would be needed",
-                name(&a), name(&b)
-            )),
+            (Some(a), Some(b)) => {
+                let call = |n: &NodeId| match program.node(*n).kind {
+                    NodeKind::Apply(call, _) => Some(call),
+                    NodeKind::Input(_) | NodeKind::Const(_) => None,
+                };
+                let known = of_both(self.joined, call(&a)?, call(&b)?);
+                let known = known.map_or_else(
+                    || "the target has no operator that is defined by both".to_string(),
+                    |known| format!("of the target's operators these are defined by both: {known}"),
+                );
+                Some(format!(
+                    "`{}` and `{}` are each the main operator of a kernel, and a kernel has one; {known}",
+                    name(&a),
+                    name(&b)
+                ))
+            }
             (Some(a), None) => match (role(&a)?, role(reads)?) {
                 (Role::Anchor { epilogue: 0, .. } | Role::Alone | Role::Pointwise { .. }, _) => {
                     Some(format!("the kernel of `{}` takes in nothing that follows it", name(&a)))

@@ -196,8 +196,12 @@ pub(super) fn left_out(raw: &RawModel, library: &Library, side: &ModelSide) -> V
         let mut of = None;
         let mut why: Vec<String> = Vec::new();
         for (result, read) in results {
+            let is_input = |&i: &usize| side.items[i].state == State::Input;
             let is = match read {
-                ReadAs::Constant(ty) => format!("a constant, {ty}: all that it is computed from is known when the model is read"),
+                _ if side.known.get(&result).is_some_and(is_input) => {
+                    "kept as it is, and an input of what is shown here: the rest is optimised around it".to_string()
+                }
+                ReadAs::Constant(ty) => format!("a constant, {ty}: it is computed from constants or extents"),
                 ReadAs::Input(name) => format!("the input `{}` itself: it changes nothing", shown(&name)),
                 ReadAs::Node(name) if side.known.contains_key(&name) => {
                     of = of.or(side.known.get(&name).copied());

@@ -187,7 +187,7 @@ function overview() {
   return [
     el("h2", {}, "Overview"),
     s.is_kept ? el("p", { class: "note" }, "Nothing better was found, or could be trusted: the result is the program as read.") : null,
-    s.notes.map((n) => el("p", { class: "note" }, n)),
+    s.notes.map((n) => el("p", { class: "note" }, marked(n))),
     question("What changed?", table([["", ""], ["before", "number"], ["after", "number"]], [
       [`time (estimated, ${s.target})`, seconds(before), seconds(after)],
       ["kernels", s.kernels[0], s.kernels[1]],
