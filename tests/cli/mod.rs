@@ -13,6 +13,7 @@ mod files;
 mod infer;
 mod inputs;
 mod kernels;
+mod page;
 mod staged;
 mod turns;
 mod verbs;

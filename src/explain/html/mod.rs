@@ -5,6 +5,7 @@
 //! draws and searches.
 
 mod drawn;
+mod errors;
 mod laws;
 mod layout;
 mod planned;
@@ -22,6 +23,7 @@ use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::svg::escaped;
 use drawn::Drawn;
+use errors::Runs;
 use laws::{Barred, Law};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -171,7 +173,8 @@ pub fn page(
     model.items.iter_mut().flat_map(|i| &mut i.kernels).for_each(|k| *k += first);
     let names = laws::names(noted.iter().map(|n| &*n.name));
     let law = |name: &str| names.iter().position(|n| n == name).expect("it is one of them");
-    let steps = steps::steps(&noted, library, prices, &model.known, &law, (options.seed, options.threads));
+    let runs = Runs { library, seed: options.seed, threads: options.threads };
+    let steps = steps::steps(&noted, &runs, prices, &model.known, &law);
     let rivals = rivals(explanation, &regions, ((before.plan, &old), (after.plan, &new)), prices);
     let left_out = asked.raw.map(|raw| read::left_out(raw, library, &model)).unwrap_or_default();
     let page = Page {

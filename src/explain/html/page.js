@@ -27,7 +27,7 @@ const panes = {
   }),
 };
 
-const VIEWS = { graph: "Graphs", time: "Time", laws: "Laws", gone: "Gone", history: "Search" };
+const VIEWS = { graph: "Graphs", time: "Time", laws: "Laws", gone: "Gone", history: "Saturation" };
 const DRAWS = { time: timeView, laws: lawView, gone: goneView, history: historyView };
 const view = document.getElementById("view");
 const panel = document.getElementById("panel");
@@ -43,7 +43,12 @@ function show(name) {
   view.replaceChildren(...(name === "graph" ? [panes.model.element, panes.planned.element] : [el("div", {}, DRAWS[name]())]));
 }
 
-const fill = (...content) => { panel.replaceChildren(el("div", {}, content)); panel.scrollTop = 0; };
+function fill(...content) {
+  panel.replaceChildren(el("div", {}, content));
+  panel.scrollTop = 0;
+  // What is chosen is said to those who do not see it.
+  document.getElementById("said").textContent = panel.querySelector("h2")?.textContent ?? "";
+}
 const showPanel = () => { panel.focus(); panel.scrollIntoView({ block: "nearest" }); };
 
 // Marks what is chosen and its counterparts on both sides, and tells of it.

@@ -21,7 +21,7 @@ function errorText(e) {
   const sides = e.sides ? `; from what f64 makes of it, what was there is off by ${told(e.sides[0])} and what it equals by ${told(e.sides[1])}` : "";
   return `both sides differ by ${told(e.between)}${sides}`;
 }
-const errorHelp = "Largest distances, relative to the largest element, on operands that are drawn as the self-check draws inputs; u is the unit roundoff of the type.";
+const errorHelp = "Largest distances, relative to the largest element, computed from the inputs that the self-check draws; u is the unit roundoff of the type.";
 
 // A slider over steps of the proof: both sides of each, drawn.
 function steps(list, title = "Steps of the proof") {
@@ -80,16 +80,26 @@ function region(r, isShort) {
       times > 1 ? `, over ${times} places that are alike` : ""),
     el("p", { class: "faint" }, "before"), it.before.length ? some(counted(it.before), (t) => t, 8) : nothing,
     it.unchanged ? null : [el("p", { class: "faint" }, "after"), it.after.length ? some(counted(it.after), (t) => t, 8) : nothing.cloneNode(true)],
-    by.length ? [el("h3", {}, "By"), some(by, (name) => [lawLink(name), " ", lawByName.has(name) ? classTag(data.laws[lawByName.get(name)].class) : "", " ", shortDoc(name)], 12)] : null,
+    by.length ? [el("h3", {}, "By"), some(by, (name) => lawHere(name, it.proof), 12)] : null,
     it.as_read && it.as_read.other > 0 && it.as_read.own > 0
       ? [el("h3", {}, "If it had been left as read"), rival(it.as_read, "The kernels as read")] : null,
     isShort ? null : steps(it.proof, "Steps of the proof here"),
   ];
 }
 
-function shortDoc(name) {
+// A law that was used in a region: its equation, what its steps here gain by themselves, and what they change.
+function lawHere(name, proof) {
   const law = data.laws[lawByName.get(name)];
-  return law && law.doc.length ? el("span", { class: "faint" }, law.doc[0]) : "";
+  if (!law) return name;
+  const costs = proof.map((s) => data.steps[s]).filter((s) => data.laws[s.law] === law && s.drawing !== null)
+    .map((s) => data.drawings[s.drawing].cost).filter(Boolean);
+  const gain = costs.reduce((sum, [before, after]) => sum + before - after, 0);
+  return el("details", {},
+    el("summary", {}, law.name, " ", classTag(law.class), law.error ? el("span", { class: "faint", title: errorHelp }, ` changes ${scientific(law.error.between)}`) : null,
+      law.doc.length ? el("div", { class: "faint" }, marked(law.doc[0])) : null),
+    law.text ? el("pre", {}, law.text) : null,
+    costs.length ? el("p", {}, `Its ${plural(costs.length, "step")} here, by ${costs.length === 1 ? "itself" : "themselves"}: ${saved(gain)}.`) : null,
+    el("p", {}, lawLink(name), " and all its steps"));
 }
 
 const crumbs = (...buttons) => el("div", { class: "crumbs" },
@@ -165,7 +175,7 @@ function lawPanel(i) {
       : law.text ? el("p", { class: "faint" }, "What it gains by itself: mlc-rewrite explain MODEL --gains") : null,
     el("h3", { title: errorHelp }, "What it does to numbers"),
     law.error ? el("p", { title: errorHelp }, `Measured, at most: ${errorText(law.error)}.`)
-      : el("p", { class: "faint" }, law.class === "exact" ? "Its sides have equal bits." : "Its steps are of integers or too large to be measured for this page: mlc-rewrite explain MODEL --replay runs them."),
+      : el("p", { class: "faint" }, law.class === "exact" ? "Its sides have equal bits." : "Not measured: its steps are of integers, or the model is too large for a page. mlc-rewrite explain MODEL --replay runs them."),
     steps(law.steps),
     nodes.length ? [el("h3", {}, "At"), some(nodes, nodeLink)] : null,
   ];

@@ -101,7 +101,7 @@ function lawView() {
   });
   return [
     el("h2", {}, "Which law changed my numbers?"),
-    el("p", {}, "Laws that the result rests on: approximations first, then those that regroup or round otherwise, then those with equal bits; within a class by how far both sides of their steps differ when they are run on drawn operands, relative to the largest element."),
+    el("p", {}, "Laws that the result rests on: approximations first, then those that regroup or round otherwise, then those with equal bits; within a class by how far both sides of their steps differ on the inputs of the self-check, relative to the largest element."),
     wholeError(),
     filtered([["law"], ["class"], ["measured change", "number"], ["equations", "number"], ["where it was used"], ["without it", "number"]], rows, "Filter laws"),
     el("h2", {}, "What would --fp approx give?"), approx(),
