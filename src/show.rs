@@ -48,10 +48,8 @@ pub fn application(p: &Program, library: &Library, id: NodeId) -> String {
     let args = n.args.iter().map(|&a| value_name(p, a));
     let attrs = c.attrs.iter().zip(attrs).map(|(d, a)| format!("{}={}", d.name, attr(a)));
     let list: Vec<String> = args.chain(attrs).collect();
-    let names: Vec<String> =
-        (0..n.types.len() as u32).map(|k| value_name(p, at(id, k))).collect();
-    let names =
-        if names.len() == 1 { names[0].clone() } else { format!("({})", names.join(", ")) };
+    let names: Vec<String> = (0..n.types.len() as u32).map(|k| value_name(p, at(id, k))).collect();
+    let names = if names.len() == 1 { names[0].clone() } else { format!("({})", names.join(", ")) };
     let origin = if n.origin.is_empty() { String::new() } else { format!(", {}", n.origin) };
     format!("let {names} = {}({})  // {}{origin}", c.name, list.join(", "), types(n))
 }

@@ -46,7 +46,8 @@ fn network() -> RawModel {
     push("Identity", &[&last], "y");
     for i in 0..8 {
         let numbers = |n: usize| (0..n).map(|k| WEIGHT + (i * n + k) as f32).collect();
-        let (w, b) = (Tensor::from_f32(vec![8, 8], numbers(64)), Tensor::from_f32(vec![8], numbers(8)));
+        let (w, b) =
+            (Tensor::from_f32(vec![8, 8], numbers(64)), Tensor::from_f32(vec![8], numbers(8)));
         graph.initializers.extend([(format!("w{i}"), w), (format!("b{i}"), b)]);
     }
     raw
@@ -60,7 +61,8 @@ fn page(folder: &Path) -> String {
 
 /// The data of a page.
 fn data(page: &str) -> serde_json::Value {
-    let (_, rest) = page.split_once("<script id=\"data\" type=\"application/json\">").expect("data");
+    let (_, rest) =
+        page.split_once("<script id=\"data\" type=\"application/json\">").expect("data");
     let (data, _) = rest.split_once("</script>").expect("it ends");
     serde_json::from_str(data).expect("JSON")
 }

@@ -81,8 +81,12 @@ impl Graph {
             }
             *at = boxes.len() - 1;
         }
-        let edges: BTreeSet<(usize, usize)> =
-            self.edges.iter().map(|&(a, b)| (box_of[a], box_of[b])).filter(|(a, b)| a != b).collect();
+        let edges: BTreeSet<(usize, usize)> = self
+            .edges
+            .iter()
+            .map(|&(a, b)| (box_of[a], box_of[b]))
+            .filter(|(a, b)| a != b)
+            .collect();
         let edges: Vec<(usize, usize)> = edges.into_iter().collect();
         let width_of = |&id: &i64| usize::try_from(id).map_or(FOLDED, |i| self.widths[i]);
         let widths: Vec<i32> = boxes.iter().map(width_of).collect();
@@ -91,7 +95,11 @@ impl Graph {
         View {
             width: layout.width,
             boxes: boxes.into_iter().enumerate().map(place).collect(),
-            edges: edges.into_iter().zip(layout.bends).map(|((a, b), bends)| (a, b, bends)).collect(),
+            edges: edges
+                .into_iter()
+                .zip(layout.bends)
+                .map(|((a, b), bends)| (a, b, bends))
+                .collect(),
         }
     }
 }

@@ -36,7 +36,10 @@ pub(super) struct Law {
 
 /// What steps that are no laws do.
 const OTHERS: [(&str, &str); 5] = [
-    ("(constant folding)", "What depends on constants alone is computed once, before the first run."),
+    (
+        "(constant folding)",
+        "What depends on constants alone is computed once, before the first run.",
+    ),
     ("(uniform constant)", "A constant whose elements are equal is that number, repeated."),
     ("(same elements)", "Two chains of views read the same elements in the same order."),
     ("(same operands)", "A sum or product of the same operands, in another order or grouping."),

@@ -176,7 +176,8 @@ fn apart(vertices: &[Vertex], row: &[usize], wanted: &[f64], x: &mut [f64]) {
     let mut pools: Vec<(f64, f64, usize)> = Vec::new();
     for (i, &v) in row.iter().enumerate() {
         if i > 0 {
-            let gap = if vertices[row[i - 1]].is_bend && vertices[v].is_bend { GAP / 2 } else { GAP };
+            let gap =
+                if vertices[row[i - 1]].is_bend && vertices[v].is_bend { GAP / 2 } else { GAP };
             offset += (vertices[row[i - 1]].width + vertices[v].width) / 2.0 + f64::from(gap);
         }
         offsets.push(offset);
@@ -244,7 +245,10 @@ mod tests {
             }
             for (edge, bends) in edges.iter().zip(&drawn.bends) {
                 let span = drawn.layers[edge.1] - drawn.layers[edge.0];
-                assert_eq!(bends.as_ref().map(Vec::len), (span <= FAR).then_some(span as usize - 1));
+                assert_eq!(
+                    bends.as_ref().map(Vec::len),
+                    (span <= FAR).then_some(span as usize - 1)
+                );
             }
         }
     }

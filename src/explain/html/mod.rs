@@ -202,7 +202,8 @@ fn written(title: &str, page: &Page<'_>) -> String {
     let data = serde_json::to_string(page).unwrap_or_else(|e| panic!("it has no odd keys: {e}"));
     // In JSON a less-than sign is only in strings.
     let data = data.replace('<', "\\u003c");
-    let parts = [("{{title}}", escaped(title)), ("{{css}}", CSS.into()), ("{{script}}", SCRIPT.concat())];
+    let parts =
+        [("{{title}}", escaped(title)), ("{{css}}", CSS.into()), ("{{script}}", SCRIPT.concat())];
     let page = parts.iter().fold(HTML.to_string(), |page, (name, part)| page.replace(name, part));
     page.replace("{{data}}", &data)
 }
@@ -247,9 +248,14 @@ fn rivals(
         let mut all = vec![Kernels::default(); count];
         for (kernel, line) in plan.kernels.iter().zip(lines) {
             let first = line.nodes.first();
-            let Some((node, &at)) = first.and_then(|n| Some((n, regions.get(&**n)?))) else { continue };
+            let Some((node, &at)) = first.and_then(|n| Some((n, regions.get(&**n)?))) else {
+                continue;
+            };
             // One copy stands for all; what takes no time is computed before the first run, or is a view.
-            if explanation.regions[at].nodes.contains(node) && kernel.name != VIEW && line.seconds > 0.0 {
+            if explanation.regions[at].nodes.contains(node)
+                && kernel.name != VIEW
+                && line.seconds > 0.0
+            {
                 all[at].push(&plan.program, kernel, prices);
             }
         }

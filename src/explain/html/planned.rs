@@ -76,7 +76,8 @@ impl Planned<'_> {
         measured: Option<&[KernelTime]>,
     ) -> PlannedSide {
         let program = &self.plan.program;
-        let mut side = PlannedSide { items: vec![], graph: Graph::default(), links: vec![], reasons: vec![] };
+        let mut side =
+            PlannedSide { items: vec![], graph: Graph::default(), links: vec![], reasons: vec![] };
         // Inputs come first, so that edges lead on.
         for (name, ty) in &program.inputs {
             side.items.push(Item::end(name, "input"));
@@ -186,14 +187,20 @@ impl Planned<'_> {
         let (a, b) = (name(from), name(to));
         let shared = match readers {
             0 | 1 => String::new(),
-            n => format!("; the value between them has {n} readers, so it would be computed once for each of them, or be written all the same"),
+            n => format!(
+                "; the value between them has {n} readers, so it would be computed once for each of them, or be written all the same"
+            ),
         };
         match self.could_be_one(from, to, value) {
-            Some(why) => format!("no kernel of target `{}` computes both: {why}{shared}", self.target),
+            Some(why) => {
+                format!("no kernel of target `{}` computes both: {why}{shared}", self.target)
+            }
             None if readers > 1 => {
                 format!("a kernel of both is possible, and was estimated to cost more{shared}")
             }
-            None => format!("a kernel of `{a}` and `{b}` is possible by their kinds; the selection found the two to cost no more: shapes or layouts differ on the way, or the kernel would be larger than kernels may be"),
+            None => format!(
+                "a kernel of `{a}` and `{b}` is possible by their kinds; the selection found the two to cost no more: shapes or layouts differ on the way, or the kernel would be larger than kernels may be"
+            ),
         }
     }
 
@@ -207,7 +214,9 @@ impl Planned<'_> {
             Some(self.prices.any_site(*call, attrs, &args, &node.types).role)
         };
         let name = |n: &NodeId| self.library.node_name(program, *n);
-        let main = |k: &Kernel| k.anchors.iter().copied().find(|n| !role(n).is_some_and(Role::is_pointwise));
+        let main = |k: &Kernel| {
+            k.anchors.iter().copied().find(|n| !role(n).is_some_and(Role::is_pointwise))
+        };
         let reads = to.nodes.iter().find(|n| program.node(**n).args.contains(&value))?;
         match (main(from), main(to)) {
             (Some(a), Some(b)) => {
@@ -233,23 +242,35 @@ impl Planned<'_> {
                 (Role::Anchor { epilogue, .. }, Role::Pointwise { follows, .. })
                     if epilogue & follows == 0 =>
                 {
-                    Some(format!("the kernel of `{}` takes in some operators that follow it, and `{}` is none of them", name(&a), name(reads)))
+                    Some(format!(
+                        "the kernel of `{}` takes in some operators that follow it, and `{}` is none of them",
+                        name(&a),
+                        name(reads)
+                    ))
                 }
                 (Role::Anchor { .. }, Role::Pointwise { .. }) => {
-                    let (before, after) = (program.ty(value), &program.node(*to.nodes.last()?).types[0]);
-                    (before.shape != after.shape).then(|| format!("what follows has another shape: {before}, then {after}"))
+                    let (before, after) =
+                        (program.ty(value), &program.node(*to.nodes.last()?).types[0]);
+                    (before.shape != after.shape)
+                        .then(|| format!("what follows has another shape: {before}, then {after}"))
                 }
-                (Role::Anchor { .. }, _) => Some(format!("`{}` is not computed element by element", name(reads))),
+                (Role::Anchor { .. }, _) => {
+                    Some(format!("`{}` is not computed element by element", name(reads)))
+                }
             },
             (None, Some(b)) => match role(&b)? {
                 Role::Anchor { prologue: true, .. } => None,
-                Role::Anchor { .. } | Role::Alone | Role::Pointwise { .. } => {
-                    Some(format!("the kernel of `{}` takes in nothing that computes its operands", name(&b)))
-                }
+                Role::Anchor { .. } | Role::Alone | Role::Pointwise { .. } => Some(format!(
+                    "the kernel of `{}` takes in nothing that computes its operands",
+                    name(&b)
+                )),
             },
             (None, None) => {
-                let (before, after) = (program.ty(value), &program.node(*to.nodes.last()?).types[0]);
-                (before.shape != after.shape).then(|| format!("a loop has one shape, and these have two: {before}, then {after}"))
+                let (before, after) =
+                    (program.ty(value), &program.node(*to.nodes.last()?).types[0]);
+                (before.shape != after.shape).then(|| {
+                    format!("a loop has one shape, and these have two: {before}, then {after}")
+                })
             }
         }
     }

@@ -106,7 +106,11 @@ fn flip(gap: &dyn Fn(f64) -> f64) -> Option<f64> {
 }
 
 /// What limits a kernel by the figures of its price.
-pub(super) fn limit(program: &Program, kernel: &Kernel, prices: &TargetPrices<'_>) -> (&'static str, Work) {
+pub(super) fn limit(
+    program: &Program,
+    kernel: &Kernel,
+    prices: &TargetPrices<'_>,
+) -> (&'static str, Work) {
     let work = prices.works().kernel(program, kernel);
     if kernel.name == VIEW {
         return ("a view", work);

@@ -186,8 +186,7 @@ pub(super) fn short(name: &str) -> String {
 /// The nodes of a file that the program as read does not have. None are told where what reading makes of them cannot be said.
 pub(super) fn left_out(raw: &RawModel, library: &Library, side: &ModelSide) -> Vec<LeftOut> {
     let nodes = raw.graph.nodes.iter();
-    let missing: Vec<_> =
-        nodes.filter(|n| !side.known.contains_key(mlc_onnx::origin(n))).collect();
+    let missing: Vec<_> = nodes.filter(|n| !side.known.contains_key(mlc_onnx::origin(n))).collect();
     if missing.is_empty() {
         return vec![];
     }
