@@ -205,7 +205,7 @@ class Pane {
     const id = box[0];
     if (id < 0) {
       const { period, count } = this.drawn.repeats[-1 - id];
-      const lines = [`${count - 1} × more of these`, `${plural(period, "box", "boxes")} each: unfold`];
+      const lines = [`${count - 1} more of these`, `${plural(period, "box", "boxes")} each: unfold`];
       return boxOf(box, lines, { class: "box fold", onclick: () => this.toggle() });
     }
     const { lines, kind, heat, title } = this.look(id);

@@ -57,8 +57,9 @@ function steps(list, title = "Steps of the proof") {
   ];
 }
 
-function kernelLine(line) {
-  return `${line.operators.join(" + ")} — ${seconds(line.seconds)}`;
+function kernelLine({ operators, seconds: time }) {
+  const more = operators.length > 10 ? ` + ${operators.length - 8} more` : "";
+  return `${operators.slice(0, more ? 8 : 10).join(" + ")}${more} — ${seconds(time)}`;
 }
 
 // Equal kernels once, counted.

@@ -128,11 +128,18 @@ impl Planned<'_> {
         let dtype = kernel.outputs.first().map(|v| program.ty(*v).dtype);
         let ideal = dtype.map_or(0.0, |d| self.prices.model().roofline(d, &work));
         let estimated = (line.seconds > 0.0).then(|| (ideal / line.seconds).min(1.0));
+        let lists = [&kernel.anchors, &kernel.prologue, &kernel.epilogue];
+        let computes = |n: &&NodeId| lists.iter().any(|l| l.contains(n));
+        let name = |n: &NodeId| self.library.node_name(program, *n);
         let lines = kernel.nodes.iter().map(|n| show::application(program, self.library, *n));
         Item {
             kernel: kernel.name.clone(),
             op: match kernel.name.as_str() {
                 VIEW => format!("view: {}", shortened(line.operators.iter().cloned())),
+                // What is in none of these lists is a view inside.
+                _ if kernel.nodes.iter().any(|n| computes(&n)) => {
+                    shortened(kernel.nodes.iter().filter(computes).map(name))
+                }
                 _ => shortened(line.operators.iter().cloned()),
             },
             operators: line.operators.clone(),
