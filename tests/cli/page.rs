@@ -46,7 +46,7 @@ fn network() -> RawModel {
     push("Identity", &[&last], "y");
     for i in 0..8 {
         // Of both signs: of nonnegative weights layer upon layer would be one.
-        let number = |k: usize| (WEIGHT + k as f32) * if k % 2 == 0 { 1.0 } else { -1.0 };
+        let number = |k: usize| (WEIGHT + k as f32) * if k.is_multiple_of(2) { 1.0 } else { -1.0 };
         let numbers = |n: usize| (0..n).map(|k| number(i * n + k)).collect();
         let (w, b) =
             (Tensor::from_f32(vec![8, 8], numbers(64)), Tensor::from_f32(vec![8], numbers(8)));

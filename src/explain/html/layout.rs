@@ -239,9 +239,9 @@ mod tests {
                 let between = drawn.middles[pair[1]] - drawn.middles[pair[0]];
                 assert!(2 * between >= widths[pair[0]] + widths[pair[1]], "{pair:?}");
             }
-            for v in 0..count {
-                assert!(2 * drawn.middles[v] >= widths[v] - 1);
-                assert!(drawn.middles[v] + widths[v] / 2 <= drawn.width + 1);
+            for (middle, width) in drawn.middles.iter().zip(&widths) {
+                assert!(2 * middle >= width - 1);
+                assert!(middle + width / 2 <= drawn.width + 1);
             }
             for (edge, bends) in edges.iter().zip(&drawn.bends) {
                 let span = drawn.layers[edge.1] - drawn.layers[edge.0];

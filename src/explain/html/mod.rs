@@ -236,15 +236,18 @@ fn summary<'a>(
     }
 }
 
+/// A plan, and its kernels as they are told.
+type Told<'a> = (&'a Plan, &'a [KernelLine]);
+
 /// For each region that changed how its kernels compare to those of the program as read.
 fn rivals(
     explanation: &Explanation,
     regions: &HashMap<&str, usize>,
-    (before, after): ((&Plan, &[KernelLine]), (&Plan, &[KernelLine])),
+    (before, after): (Told<'_>, Told<'_>),
     prices: &TargetPrices<'_>,
 ) -> Vec<Option<Other>> {
     let count = explanation.regions.len();
-    let gathered = |(plan, lines): (&Plan, &[KernelLine])| {
+    let gathered = |(plan, lines): Told<'_>| {
         let mut all = vec![Kernels::default(); count];
         for (kernel, line) in plan.kernels.iter().zip(lines) {
             let first = line.nodes.first();
