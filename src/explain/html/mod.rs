@@ -202,10 +202,21 @@ fn written(title: &str, page: &Page<'_>) -> String {
     let data = serde_json::to_string(page).unwrap_or_else(|e| panic!("it has no odd keys: {e}"));
     // In JSON a less-than sign is only in strings.
     let data = data.replace('<', "\\u003c");
-    let parts =
-        [("{{title}}", escaped(title)), ("{{css}}", CSS.into()), ("{{script}}", SCRIPT.concat())];
-    let page = parts.iter().fold(HTML.to_string(), |page, (name, part)| page.replace(name, part));
-    page.replace("{{data}}", &data)
+    // In one pass, since a title may be called like a part.
+    let mut out = String::with_capacity(data.len() + (1 << 16));
+    let mut rest = HTML;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
+        out.push_str(before);
+        match name {
+            "title" => out.push_str(&escaped(title)),
+            "css" => out.push_str(CSS),
+            "script" => SCRIPT.iter().for_each(|part| out.push_str(part)),
+            _ => out.push_str(&data),
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 fn summary<'a>(
