@@ -52,13 +52,18 @@ impl Host for Tools {
             library.laws.iter().filter(wanted).map(|l| l.name.to_string()).collect();
         let options = mlc_verify::CheckOptions::default();
         let report = mlc_verify::check_library(library, Some(&names), &options, &|_, _| {});
-        let broken = lawtest::check(library, Some(&names), "standard").map_err(|e| e.to_string())?;
+        let broken =
+            lawtest::check(library, Some(&names), "standard").map_err(|e| e.to_string())?;
         let holds = report.sound() && broken.is_empty();
         let found = report.laws.iter().find_map(|l| l.diag().map(|d| (l, d)));
         let (code, summary, mut text) = match (found, broken.first()) {
             (Some((law, diag)), _) => {
                 let help = diag.help.as_ref().map(|h| format!("\nhelp: {h}"));
-                let why = law.counterexample().map(|c| format!("\n{}", c.human().trim_end()));
+                // Its first line is the message.
+                let why = law.counterexample().map(|c| {
+                    let human = c.human();
+                    human.lines().skip(1).map(|l| format!("\n{l}")).collect::<String>()
+                });
                 let text = [Some(diag.message.clone()), help, why];
                 let text = text.into_iter().flatten().collect::<String>();
                 (Some(diag.code.0.to_string()), diag.message.clone(), text)
@@ -73,12 +78,7 @@ impl Host for Tools {
         Ok(Verdict { holds, code, summary, text })
     }
 
-    fn find(
-        &self,
-        texts: &[(String, String)],
-        law: &str,
-        model: &Path,
-    ) -> Result<String, String> {
+    fn find(&self, texts: &[(String, String)], law: &str, model: &Path) -> Result<String, String> {
         let reader = texts.iter().fold(Reader::new(), |r, (name, text)| r.rules_text(name, text));
         let model_read = reader.read(model).map_err(|e| crate::error::text(&e.into()))?;
         let library = model_read.library().clone();
@@ -99,7 +99,9 @@ impl Host for Tools {
         let name = model.display();
         Ok(match (found, refused) {
             (0, 0) => format!("`{law}` matches nowhere in {name}"),
-            (0, _) => format!("`{law}` matches nowhere in {name}: its conditions refuse what has its form"),
+            (0, _) => format!(
+                "`{law}` matches nowhere in {name}: its conditions refuse what has its form"
+            ),
             (1, _) => format!("`{law}` matches once in {name}"),
             (n, _) => format!("`{law}` matches {n} times in {name}"),
         })

@@ -2,10 +2,10 @@
 //!
 //! A request that is cancelled is answered at once; what its thread finds later is dropped.
 
+use crate::Host;
 use crate::diagnostics::Finding;
 use crate::outline::{CHECK, FIND};
 use crate::workspace::Workspace;
-use crate::Host;
 use crossbeam_channel::Sender;
 use lsp_server::RequestId;
 use lsp_types::ExecuteCommandParams;

@@ -70,8 +70,9 @@ pub fn place(text: &str, byte: usize) -> (Place, &'static str) {
     if all.trim_end().ends_with(':') {
         return (Place::Type, item);
     }
-    let clause = all.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty());
-    let clause = clause.filter(|w| is_reserved(w) && !["in", "not", "and", "or"].contains(w)).last();
+    let mut clause =
+        all.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty());
+    let clause = clause.rfind(|w| is_reserved(w) && !["in", "not", "and", "or"].contains(w));
     let place = match (clause, item) {
         (Some("error"), _) if all.trim_end().ends_with("error") => Place::Class,
         (Some("extends"), _) | (Some("on"), "fuse") => Place::Target,
@@ -117,10 +118,14 @@ pub fn completions(analysis: &Analysis, byte: usize) -> Vec<CompletionItem> {
             expression(analysis, byte, &mut out);
         }
         Place::Type => types(&mut out),
-        Place::Class => out.extend(CLASSES.iter().map(|(w, does)| known(w, does, CompletionItemKind::ENUM_MEMBER))),
+        Place::Class => out.extend(
+            CLASSES.iter().map(|(w, does)| known(w, does, CompletionItemKind::ENUM_MEMBER)),
+        ),
         Place::Target => {
             let targets = library.targets.iter();
-            out.extend(targets.map(|t| known(&t.name, &t.doc.join(" "), CompletionItemKind::MODULE)));
+            out.extend(
+                targets.map(|t| known(&t.name, &t.doc.join(" "), CompletionItemKind::MODULE)),
+            );
         }
         Place::Operator => operators(library, &mut out, false),
         Place::Condition | Place::Hint => {
@@ -194,7 +199,12 @@ fn keyword(word: &str) -> CompletionItem {
 
 fn known(word: &str, about: &str, kind: CompletionItemKind) -> CompletionItem {
     let documentation = (!about.is_empty()).then(|| Documentation::String(about.to_string()));
-    CompletionItem { label: word.to_string(), kind: Some(kind), documentation, ..CompletionItem::default() }
+    CompletionItem {
+        label: word.to_string(),
+        kind: Some(kind),
+        documentation,
+        ..CompletionItem::default()
+    }
 }
 
 fn types(out: &mut Vec<CompletionItem>) {

@@ -1,8 +1,8 @@
 //! The checker's mistakes as an editor shows them, and what was found about laws.
 
+use crate::Verdict;
 use crate::documents::Lines;
 use crate::workspace::Analysis;
-use crate::Verdict;
 use lsp_types::{
     Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, Location, NumberOrString, Uri,
 };

@@ -99,9 +99,16 @@ mod tests {
     fn places_count_units_of_utf_16() {
         let text = "a😀ü\r\nb\rc\n";
         let lines = Lines::of(text);
-        for (byte, line, unit) in
-            [(0, 0, 0), (1, 0, 1), (5, 0, 3), (7, 0, 4), (9, 1, 0), (10, 1, 1), (11, 2, 0), (13, 3, 0)]
-        {
+        for (byte, line, unit) in [
+            (0, 0, 0),
+            (1, 0, 1),
+            (5, 0, 3),
+            (7, 0, 4),
+            (9, 1, 0),
+            (10, 1, 1),
+            (11, 2, 0),
+            (13, 3, 0),
+        ] {
             assert_eq!(lines.position(text, byte), Position::new(line, unit), "{byte}");
             assert_eq!(lines.byte(text, Position::new(line, unit)), byte, "{line}:{unit}");
         }
@@ -116,11 +123,12 @@ mod tests {
     #[test]
     fn edits_apply_in_their_order() {
         let mut document = Document::new("ab\ncd\n".into(), 1);
-        let change = |from: (u32, u32), to: (u32, u32), text: &str| TextDocumentContentChangeEvent {
-            range: Some(Range::new(Position::new(from.0, from.1), Position::new(to.0, to.1))),
-            range_length: None,
-            text: text.into(),
-        };
+        let change =
+            |from: (u32, u32), to: (u32, u32), text: &str| TextDocumentContentChangeEvent {
+                range: Some(Range::new(Position::new(from.0, from.1), Position::new(to.0, to.1))),
+                range_length: None,
+                text: text.into(),
+            };
         document.edit(vec![change((0, 1), (1, 1), "x\ny"), change((1, 0), (1, 1), "😀")], 2);
         assert_eq!(document.text, "ax\n😀d\n");
         // The end before the beginning: nothing is taken away.

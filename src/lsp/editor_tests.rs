@@ -33,7 +33,11 @@ fn the_grammar_colours_the_words_that_are_reserved() {
     let mut coloured = of("keyword.declaration.rules");
     coloured.extend(of("keyword.control.rules"));
     coloured.extend(of("keyword.operator.word.rules"));
-    coloured.extend(of("constant.language.rules").into_iter().filter(|w| ["true", "false"].contains(&w.as_str())));
+    coloured.extend(
+        of("constant.language.rules")
+            .into_iter()
+            .filter(|w| ["true", "false"].contains(&w.as_str())),
+    );
     let reserved: BTreeSet<String> = reserved_words().map(str::to_string).collect();
     assert_eq!(coloured, reserved);
     // The parser's grammar has a token for each word; those of expressions are written in other rules.
@@ -57,7 +61,8 @@ fn clauses_are_completed_where_the_grammar_has_them() {
 
 /// A snippet with its choices taken.
 fn filled(body: &Value) -> String {
-    let lines: Vec<&str> = body.as_array().expect("lines").iter().filter_map(Value::as_str).collect();
+    let lines: Vec<&str> =
+        body.as_array().expect("lines").iter().filter_map(Value::as_str).collect();
     let (text, mut out) = (lines.join("\n"), String::new());
     let mut rest = text.as_str();
     while let Some((before, after)) = rest.split_once('$') {
@@ -67,7 +72,13 @@ fn filled(body: &Value) -> String {
                 let (choice, left) = choice.split_once('}').expect("closed");
                 let value = choice.trim_start_matches(|c: char| c.is_ascii_digit());
                 let value = value.trim_start_matches([':', '|']).trim_end_matches('|');
-                out.push_str(value.split(",exact").next().and_then(|v| v.split(",reorder").next()).unwrap_or(value));
+                out.push_str(
+                    value
+                        .split(",exact")
+                        .next()
+                        .and_then(|v| v.split(",reorder").next())
+                        .unwrap_or(value),
+                );
                 rest = left;
             }
             None => {
@@ -95,7 +106,9 @@ fn snippets_are_texts_of_the_language() {
 #[test]
 fn what_the_manifest_names_is_there() {
     let manifest = json("package.json");
-    let named = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).expect("named").to_string();
+    let named = |pointer: &str| {
+        manifest.pointer(pointer).and_then(Value::as_str).expect("named").to_string()
+    };
     for pointer in [
         "/main",
         "/contributes/languages/0/configuration",
@@ -105,7 +118,8 @@ fn what_the_manifest_names_is_there() {
         assert!(path(&named(pointer)).is_file(), "{pointer}");
     }
     let code = std::fs::read_to_string(path("extension.js")).expect("a text");
-    let settings = manifest["contributes"]["configuration"]["properties"].as_object().expect("settings");
+    let settings =
+        manifest["contributes"]["configuration"]["properties"].as_object().expect("settings");
     for setting in settings.keys() {
         let name = setting.strip_prefix("mlc-rewrite.").expect("of the extension");
         assert!(code.contains(&format!("settings.get(\"{name}\")")), "{setting} is not read");

@@ -17,7 +17,10 @@ pub fn hover(analysis: &Analysis, byte: u32) -> Option<Hover> {
     let text = analysis.text();
     let (value, span) = match symbols::at(analysis, byte) {
         // A call may be of a function on attributes, and a name that of a constant.
-        Some(symbol) => (symbol_text(analysis, &symbol).or_else(|| manual::describes(&symbol.name)), symbol.at.span),
+        Some(symbol) => (
+            symbol_text(analysis, &symbol).or_else(|| manual::describes(&symbol.name)),
+            symbol.at.span,
+        ),
         None => {
             let span = word_at(text, byte)?;
             (manual::describes(text.get(span.range())?), span)
@@ -48,9 +51,11 @@ fn symbol_text(analysis: &Analysis, symbol: &Symbol) -> Option<String> {
             Some(operator(analysis, id))
         }
         Space::Law => {
-            let laws: Vec<&Law> = analysis.library.laws.iter().filter(|l| l.answers_to(&symbol.name)).collect();
+            let laws: Vec<&Law> =
+                analysis.library.laws.iter().filter(|l| l.answers_to(&symbol.name)).collect();
             let law = laws.first()?;
-            let count = if laws.len() > 1 { format!(" · {} laws", laws.len()) } else { String::new() };
+            let count =
+                if laws.len() > 1 { format!(" · {} laws", laws.len()) } else { String::new() };
             let code = item(analysis, law.source.file, law.source.span);
             Some(format!("{code}\n{}\n\nerror class `{}`{count}", law.doc.join("\n"), law.error))
         }
@@ -60,7 +65,11 @@ fn symbol_text(analysis: &Analysis, symbol: &Symbol) -> Option<String> {
             Some(format!("target `{}`, {} kernels\n\n{doc}", target.name, target.kernels.len()))
         }
         Space::Architecture | Space::Onnx => declared(analysis, symbol).map(|(outline, text)| {
-            format!("{}\n{}", code(text.get(outline.span.range()).unwrap_or_default()), outline.doc.join("\n"))
+            format!(
+                "{}\n{}",
+                code(text.get(outline.span.range()).unwrap_or_default()),
+                outline.doc.join("\n")
+            )
         }),
         Space::Parameter(of) => {
             let parameter = symbols::occurrences(analysis, symbol);
@@ -95,11 +104,13 @@ fn first_line(analysis: &Analysis, symbol: &Symbol) -> Option<String> {
 }
 
 fn declared<'a>(analysis: &'a Analysis, symbol: &Symbol) -> Option<(&'a Outline, &'a str)> {
-    let all = analysis.texts.iter().flat_map(|(t, names)| {
-        names.occurrences.iter().map(move |o| (t, names, o))
-    });
-    let (held, names, o) =
-        all.into_iter().find(|(_, _, o)| o.declares && o.name == symbol.name && o.space == symbol.space)?;
+    let all = analysis
+        .texts
+        .iter()
+        .flat_map(|(t, names)| names.occurrences.iter().map(move |o| (t, names, o)));
+    let (held, names, o) = all
+        .into_iter()
+        .find(|(_, _, o)| o.declares && o.name == symbol.name && o.space == symbol.space)?;
     Some((names.items.get(o.item)?, &held.source().text))
 }
 

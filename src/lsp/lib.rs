@@ -66,6 +66,6 @@ pub struct Settings {
 }
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod editor_tests;
+#[cfg(test)]
+mod tests;

@@ -30,10 +30,9 @@ pub fn describes(word: &str) -> Option<String> {
     if let Some((name, params, does)) = FUNCTIONS.iter().find(|f| f.0 == word) {
         return Some(format!("`{name}({params})`: {does}"));
     }
-    let kind = |known: Option<&str>, what: &str| known.map(|does| format!("{what} `{word}`: {does}"));
-    let of = |all: &[(&'static str, &'static str)]| {
-        all.iter().find(|w| w.0 == word).map(|w| w.1)
-    };
+    let kind =
+        |known: Option<&str>, what: &str| known.map(|does| format!("{what} `{word}`: {does}"));
+    let of = |all: &[(&'static str, &'static str)]| all.iter().find(|w| w.0 == word).map(|w| w.1);
     let predicates: Vec<_> = Predicate::ALL.iter().map(|w| (w.1, w.2)).collect();
     let monoids: Vec<_> = Monoid::ALL.iter().map(|w| (w.1, w.2)).collect();
     let marks: Vec<_> = Mark::ALL.iter().map(|w| (w.1, w.2)).collect();

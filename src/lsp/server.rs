@@ -145,7 +145,10 @@ impl Server {
     fn unreadable(&self, why: &str) {
         let error = refusal(ErrorCode::ParseError, format!("this is no message: {why}"));
         // Of a request whose id is unknown the answer has none; a log entry is what clients show.
-        self.notify("window/logMessage", json!({ "type": MessageType::ERROR, "message": error.message }));
+        self.notify(
+            "window/logMessage",
+            json!({ "type": MessageType::ERROR, "message": error.message }),
+        );
     }
 
     fn answer(&self, id: RequestId, answer: Answer) {
@@ -163,7 +166,9 @@ impl Server {
             (Stage::New, _) => {
                 Err(refusal(ErrorCode::ServerNotInitialized, "`initialize` comes first"))
             }
-            (Stage::ShutDown, _) => Err(refusal(ErrorCode::InvalidRequest, "the server is shut down")),
+            (Stage::ShutDown, _) => {
+                Err(refusal(ErrorCode::InvalidRequest, "the server is shut down"))
+            }
             (Stage::Ready, "shutdown") => {
                 self.stage = Stage::ShutDown;
                 Ok(Value::Null)
@@ -183,8 +188,9 @@ impl Server {
         let root = folder.and_then(Value::as_str).and_then(path_of);
         let chosen: Chosen = match params.get("initializationOptions").filter(|v| !v.is_null()) {
             None => Chosen::default(),
-            Some(options) => serde_json::from_value(options.clone())
-                .map_err(|e| refusal(ErrorCode::InvalidParams, format!("initializationOptions: {e}")))?,
+            Some(options) => serde_json::from_value(options.clone()).map_err(|e| {
+                refusal(ErrorCode::InvalidParams, format!("initializationOptions: {e}"))
+            })?,
         };
         self.settings.rules.extend(chosen.rules);
         self.settings.models.extend(chosen.models);
@@ -210,13 +216,16 @@ impl Server {
 
     fn asked(&mut self, method: &str, params: Value) -> Answer {
         match method {
-            "textDocument/hover" => self.at(params, |_, a, byte, _| Ok(json!(hover::hover(a, byte)))),
+            "textDocument/hover" => {
+                self.at(params, |_, a, byte, _| Ok(json!(hover::hover(a, byte))))
+            }
             "textDocument/definition" => self.at(params, |s, a, byte, uri| {
                 let symbol = symbols::at(a, byte);
                 Ok(json!(symbol.map(|x| symbols::definitions(&s.workspace, a, &x, uri))))
             }),
             "textDocument/references" => {
-                let declarations = params.pointer("/context/includeDeclaration").and_then(Value::as_bool);
+                let declarations =
+                    params.pointer("/context/includeDeclaration").and_then(Value::as_bool);
                 let others = self.others();
                 self.at(params, |s, a, byte, uri| {
                     let found = symbols::at(a, byte).map(|x| {
@@ -226,9 +235,8 @@ impl Server {
                     Ok(json!(found))
                 })
             }
-            "textDocument/completion" => self.at(params, |_, a, byte, _| {
-                Ok(json!(completion::completions(a, byte as usize)))
-            }),
+            "textDocument/completion" => self
+                .at(params, |_, a, byte, _| Ok(json!(completion::completions(a, byte as usize)))),
             "textDocument/prepareRename" => self.at(params, |s, a, byte, uri| {
                 let Some(symbol) = symbols::at(a, byte) else { return Ok(Value::Null) };
                 let range = symbols::renameable(&s.workspace, a, &symbol, uri);
@@ -253,7 +261,8 @@ impl Server {
         answer: impl FnOnce(&Server, &Analysis, &str) -> Answer,
     ) -> Answer {
         let uri = params.pointer("/textDocument/uri").and_then(Value::as_str);
-        let uri = uri.ok_or_else(|| refusal(ErrorCode::InvalidParams, "there is no document in it"))?;
+        let uri =
+            uri.ok_or_else(|| refusal(ErrorCode::InvalidParams, "there is no document in it"))?;
         let analysis = self.workspace.analysis(uri);
         let analysis = analysis
             .ok_or_else(|| refusal(ErrorCode::InvalidParams, format!("{uri} is not open")))?;
@@ -314,7 +323,10 @@ impl Server {
             self.stale.insert(uri);
         }
         if let Ok(message) = &told {
-            self.notify("window/showMessage", json!({ "type": MessageType::INFO, "message": message }));
+            self.notify(
+                "window/showMessage",
+                json!({ "type": MessageType::INFO, "message": message }),
+            );
         }
         self.answer(id, told.map(Value::String).map_err(|e| refusal(ErrorCode::RequestFailed, e)));
     }
@@ -331,7 +343,9 @@ impl Server {
                 }
             }
             "textDocument/didChange" => {
-                if let Ok(DidChangeTextDocumentParams { text_document: d, content_changes }) = whole(params) {
+                if let Ok(DidChangeTextDocumentParams { text_document: d, content_changes }) =
+                    whole(params)
+                {
                     let uri = d.uri.as_str().to_string();
                     self.workspace.edit(&uri, |document| document.edit(content_changes, d.version));
                     self.changed(uri);
@@ -343,7 +357,10 @@ impl Server {
                     self.workspace.close(uri);
                     self.findings.remove(uri);
                     self.stale.remove(uri);
-                    self.notify("textDocument/publishDiagnostics", json!({ "uri": uri, "diagnostics": [] }));
+                    self.notify(
+                        "textDocument/publishDiagnostics",
+                        json!({ "uri": uri, "diagnostics": [] }),
+                    );
                 }
             }
             "textDocument/didSave" | "workspace/didChangeWatchedFiles" => {

@@ -47,7 +47,12 @@ pub fn occurrences<'a>(analysis: &'a Analysis, symbol: &'a Symbol) -> Vec<(usize
 }
 
 /// Where a symbol is declared: of an axis, where it first stands.
-pub fn definitions(w: &Workspace, analysis: &Analysis, symbol: &Symbol, uri: &str) -> Vec<Location> {
+pub fn definitions(
+    w: &Workspace,
+    analysis: &Analysis,
+    symbol: &Symbol,
+    uri: &str,
+) -> Vec<Location> {
     let all = occurrences(analysis, symbol);
     let mut made: Vec<_> = all.iter().filter(|(_, o)| o.declares).copied().collect();
     if symbol.is_local() || matches!(symbol.space, Space::Parameter(_)) {
@@ -98,7 +103,8 @@ fn seeing<'a>(
     let made = occurrences(analysis, symbol).into_iter().filter(|(_, o)| o.declares);
     let made: Vec<String> = made.map(|(t, _)| name(analysis, t)).collect();
     let others = others.iter().filter(move |(u, _)| u != uri && !symbol.is_local());
-    let sees = move |a: &Analysis| (0..a.texts.len()).any(|t| t != a.own && made.contains(&name(a, t)));
+    let sees =
+        move |a: &Analysis| (0..a.texts.len()).any(|t| t != a.own && made.contains(&name(a, t)));
     others.filter(move |(_, a)| sees(a)).map(|(u, a)| (u.as_str(), &**a))
 }
 
@@ -106,7 +112,12 @@ fn seeing<'a>(
 ///
 /// # Errors
 /// It cannot be; the text says why.
-pub fn renameable(w: &Workspace, analysis: &Analysis, symbol: &Symbol, uri: &str) -> Result<Range, String> {
+pub fn renameable(
+    w: &Workspace,
+    analysis: &Analysis,
+    symbol: &Symbol,
+    uri: &str,
+) -> Result<Range, String> {
     let name = &symbol.name;
     if matches!(symbol.space, Space::Onnx | Space::OnnxAttribute(_)) {
         return Err(format!("`{name}` is a name of ONNX"));
@@ -170,16 +181,19 @@ fn free(analysis: &Analysis, symbol: &Symbol, new: &str) -> Result<(), String> {
         Space::Operator | Space::Law | Space::Target | Space::Architecture | Space::Onnx => {
             texts().any(|o| o.declares && same_space(o))
         }
-        Space::Parameter(operator) => texts().any(same_space) || {
-            let declares = |o: &&Occurrence| {
-                o.declares && o.space == Space::Operator && o.name == *operator
-            };
-            let in_item = |names: &mlc_dsl::syntax::names::Names| {
-                let items: Vec<usize> = names.occurrences.iter().filter(declares).map(|o| o.item).collect();
-                names.occurrences.iter().any(|o| items.contains(&o.item) && o.name == new)
-            };
-            analysis.texts.iter().any(|(_, names)| in_item(names))
-        },
+        Space::Parameter(operator) => {
+            texts().any(same_space) || {
+                let declares = |o: &&Occurrence| {
+                    o.declares && o.space == Space::Operator && o.name == *operator
+                };
+                let in_item = |names: &mlc_dsl::syntax::names::Names| {
+                    let items: Vec<usize> =
+                        names.occurrences.iter().filter(declares).map(|o| o.item).collect();
+                    names.occurrences.iter().any(|o| items.contains(&o.item) && o.name == new)
+                };
+                analysis.texts.iter().any(|(_, names)| in_item(names))
+            }
+        }
         Space::Local(item) | Space::OnnxAttribute(item) => {
             analysis.names().occurrences.iter().any(|o| o.item == *item && o.name == new)
         }

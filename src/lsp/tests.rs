@@ -100,7 +100,8 @@ const AT: &[&str] = &[
     "textDocument/rename",
 ];
 
-const OF: &[&str] = &["textDocument/formatting", "textDocument/documentSymbol", "textDocument/codeLens"];
+const OF: &[&str] =
+    &["textDocument/formatting", "textDocument/documentSymbol", "textDocument/codeLens"];
 
 /// Broken in many ways; lines end in all three ways.
 const TEXT: &str = "/// 😀\r\nrule r\r  relu(k * x) => k * rleu(x)\n  given x: F[..s], k: float in 0.5..\n  if k >\n  error \n\
@@ -134,11 +135,15 @@ fn every_place_of_a_broken_text_is_answered() {
 fn every_prefix_of_a_text_is_read_and_completed() {
     let text = format!("{SHIPPED}\n{TEXT}");
     let mut messages = opened("");
-    let cuts: Vec<usize> = (0..text.len()).filter(|i| text.is_char_boundary(*i)).step_by(3).collect();
+    let cuts: Vec<usize> =
+        (0..text.len()).filter(|i| text.is_char_boundary(*i)).step_by(3).collect();
     for (cut, version) in cuts.iter().zip(2..) {
         let change = json!([{ "text": text[..*cut] }]);
         let document = json!({ "uri": URI, "version": version });
-        messages.push(notice("textDocument/didChange", json!({ "textDocument": document, "contentChanges": change })));
+        messages.push(notice(
+            "textDocument/didChange",
+            json!({ "textDocument": document, "contentChanges": change }),
+        ));
         messages.push(request(version, "textDocument/completion", place(99, 99)));
     }
     let (code, said) = said(stream(&messages));
@@ -159,7 +164,8 @@ fn changed_bytes_never_panic() {
     // A linear congruence: the same bytes on every machine.
     let mut state = 1u64;
     let mut next = |n: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % n
     };
     for _ in 0..300 {

@@ -232,7 +232,8 @@ impl Workspace {
         }
         let source = analysis.texts[text].0.source();
         let Held::Shipped(_) = analysis.texts[text].0 else {
-            let open = |u: &&String| path_of(u).is_some_and(|p| p.display().to_string() == source.name);
+            let open =
+                |u: &&String| path_of(u).is_some_and(|p| p.display().to_string() == source.name);
             let known = self.documents.keys().find(open).cloned();
             let uri = known.unwrap_or_else(|| uri_of(Path::new(&source.name)));
             return Some((Uri::from_str(&uri).ok()?, true));
@@ -247,7 +248,13 @@ impl Workspace {
     }
 
     /// A span of a text of an analysis as an editor goes there.
-    pub fn location(&self, analysis: &Analysis, text: usize, span: Span, uri: &str) -> Option<Location> {
+    pub fn location(
+        &self,
+        analysis: &Analysis,
+        text: usize,
+        span: Span,
+        uri: &str,
+    ) -> Option<Location> {
         let (home, _) = self.home(analysis, text, uri)?;
         let content = &analysis.texts[text].0.source().text;
         Some(Location { uri: home, range: Lines::of(content).range(content, span) })
@@ -276,7 +283,8 @@ pub fn path_of(uri: &str) -> Option<PathBuf> {
     }
     let path = String::from_utf8(plain).ok()?;
     // `/C:/a` is `C:/a`.
-    let is_drive = path.as_bytes().get(2) == Some(&b':') && path.as_bytes()[1].is_ascii_alphabetic();
+    let is_drive =
+        path.as_bytes().get(2) == Some(&b':') && path.as_bytes()[1].is_ascii_alphabetic();
     Some(PathBuf::from(if is_drive { &path[1..] } else { &path }))
 }
 

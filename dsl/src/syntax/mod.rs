@@ -24,6 +24,6 @@ pub use parse::parse;
 pub use print::{print_file, print_item};
 pub use print_expr::print_expr;
 pub use print_resolved::print_resolved;
-pub use print_signature::signature_of;
 pub(crate) use print_resolved::{written_domain, written_type};
+pub use print_signature::signature_of;
 pub use scan::{is_reserved, reserved_words};

@@ -154,9 +154,10 @@ impl Visit<'_> {
         let is = |p: &&Param| p.name.text == name;
         let param = parameters(&self.item.kind).iter().find(is);
         match (&self.item.kind, param) {
-            (ItemKind::Op(_) | ItemKind::Def(_) | ItemKind::Fuse(_) | ItemKind::Extern(_), Some(_)) => {
-                Space::Parameter(self.item.name.text.clone())
-            }
+            (
+                ItemKind::Op(_) | ItemKind::Def(_) | ItemKind::Fuse(_) | ItemKind::Extern(_),
+                Some(_),
+            ) => Space::Parameter(self.item.name.text.clone()),
             (ItemKind::Onnx(_), Some(Param { kind: ParamKind::Attr(_), .. })) => {
                 Space::OnnxAttribute(self.index)
             }

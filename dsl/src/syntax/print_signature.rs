@@ -1,7 +1,7 @@
 //! Prints the signature of an operator as it was declared, on one line.
 
 use super::print_resolved;
-use crate::library::{AttrParam, Callable, Dim, DTypePattern, Input, TypePattern};
+use crate::library::{AttrParam, Callable, DTypePattern, Dim, Input, TypePattern};
 
 /// `name(x: F[..b, n], axis: int = -1) -> F[..b]`.
 pub fn signature_of(call: &Callable) -> String {
