@@ -160,8 +160,8 @@ impl Workspace {
     /// What builds on a document is read anew: all, if it is one of the configured texts.
     fn forget(&mut self, uri: &str) {
         match self.is_configured(uri) {
-            true => self.analyses.clear(),
-            false => drop(self.analyses.remove(uri)),
+            true => self.analyses.drain().for_each(|(_, old)| discard(old)),
+            false => self.analyses.remove(uri).into_iter().for_each(discard),
         }
     }
 
@@ -259,6 +259,11 @@ impl Workspace {
         let content = &analysis.texts[text].0.source().text;
         Some(Location { uri: home, range: Lines::of(content).range(content, span) })
     }
+}
+
+/// Drops what is large on another thread: whoever types does not wait for it. Where none can be started, this one does.
+fn discard(old: Arc<Analysis>) {
+    let _ = std::thread::Builder::new().spawn(move || drop(old));
 }
 
 /// A text of a name, and the names in it.
