@@ -202,7 +202,7 @@ mod tests {
 <text x="800.0" y="56">2.00 ms, 80.0 %, 50 % of the roofline</text>
 <text x="384" y="76" text-anchor="end" font-family="monospace" font-size="12">pointwise: where(x &lt; 0.0 &amp; y &gt; 1.0, x, y), and …</text>
 <rect x="392" y="64" width="100.0" height="16" fill="#1f77b4"><title>pointwise: where(x &lt; 0.0 &amp; y &gt; 1.0, x, y), and so much more that it is cut</title></rect>
-<text x="500.0" y="76">500.00 us, 20.0 %, 50 % of the roofline</text>
+<text x="500.0" y="76">500.00 µs, 20.0 %, 50 % of the roofline</text>
 </svg>
 "##;
         assert_eq!(chart("<m>.onnx, optimised, 2 threads", &kernels), text);
@@ -224,7 +224,7 @@ mod tests {
     fn kernels_that_take_no_time_have_no_share() {
         assert!(
             chart("m", &[time("view", "x", 0.0)])
-                .contains(">0.00 us, 0.0 %, 50 % of the roofline<")
+                .contains(">0.00 µs, 0.0 %, 50 % of the roofline<")
         );
         assert!(chart("m", &[]).contains("take 0.00 µs"));
     }
