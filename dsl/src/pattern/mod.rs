@@ -219,24 +219,6 @@ impl Compiled {
         out
     }
 
-    /// The operators that every match of a root has an application of, at the class that is matched or below it. What stands behind a broadcast may
-    /// be elsewhere, and is not counted.
-    pub fn operators_below(&self, root: PatId) -> Vec<CallId> {
-        let (mut out, mut stack) = (Vec::new(), vec![root]);
-        while let Some(p) = stack.pop() {
-            let kind = &self.pats[p.0 as usize].kind;
-            if let PatKind::Apply(call, ..) = kind {
-                out.push(*call);
-            }
-            if !matches!(kind, PatKind::Broadcast(..)) {
-                stack.extend(parts(kind));
-            }
-        }
-        out.sort_unstable();
-        out.dedup();
-        out
-    }
-
     /// The operators that every match has an application of.
     pub fn operators(&self) -> Vec<CallId> {
         let call = |p: &PatId| match &self.pats[p.0 as usize].kind {

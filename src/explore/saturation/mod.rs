@@ -4,7 +4,6 @@ mod applicable_laws;
 pub(crate) mod apply;
 mod incremental;
 mod operand_multisets;
-mod operators_below;
 mod pattern_search;
 pub(crate) mod search_steps;
 pub mod target_laws;
@@ -23,7 +22,6 @@ use incremental::{ChangeTracker, pattern_depth};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
 use mlc_dsl::pattern::{Compiled, compile};
-use operators_below::OperatorsBelow;
 use pattern_search::{RoundBudget, fingerprint, index, search_all};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -115,8 +113,6 @@ struct PatternRunner {
     depths: Vec<usize>,
     /// Operators without which nothing matches.
     needs: Vec<CallId>,
-    /// Operators that each root needs at its class or below.
-    below: Vec<Vec<CallId>>,
     /// The last round in which every match was found; classes that have not changed since have no new ones.
     complete: u32,
     /// Matches may become new without a change: families grow, and what is known of signs does.
@@ -129,7 +125,6 @@ impl PatternRunner {
         PatternRunner {
             depths: compiled.roots.iter().map(|&r| pattern_depth(&compiled, r)).collect(),
             needs: compiled.operators(),
-            below: compiled.roots.iter().map(|&r| compiled.operators_below(r)).collect(),
             restless: law.left.iter().any(|s| s.each)
                 || law.conditions.iter().any(Expr::is_learned),
             compiled,
@@ -279,8 +274,7 @@ impl<'a> Saturator<'a> {
         changes.update(graph, reachable, self.levels);
         graph.without_scalar_factor = without_scalar_factor(graph, reachable);
         let round = graph.round;
-        let operators = OperatorsBelow::new(graph, reachable, runners);
-        let index = index(graph, reachable, changes, &operators);
+        let index = index(graph, reachable, changes);
         let mut banned = runners.iter().any(|r| r.banned_until >= round);
         let (start, matches) = (self.start, self.matches);
         let budget = RoundBudget { steps: self.left, matches, start, limits };

@@ -1,7 +1,6 @@
 //! Search: the new matches of every pattern in one round, on several threads. Reads the e-graph, and changes nothing.
 
 use super::apply::contradicted;
-use super::operators_below::{Needed, OperatorsBelow};
 use super::search_steps::StepBudget;
 use super::{ChangeTracker, PatternRunner, PendingMatch};
 use crate::Limits;
@@ -69,9 +68,7 @@ pub(super) fn search_all(
             let law = &graph.library.laws[r.compiled.law as usize];
             let allowed = matches << r.bans;
             let effort = StepBudget::new(left.min(STEPS << r.bans), start, limits.time);
-            let needed = r.below.iter().map(|calls| index.operators.set(calls)).collect();
-            let (flat, effort) = (&flat, &effort);
-            let search = Search { graph, law, runner: r, index, needed, flat, effort };
+            let search = Search { graph, law, runner: r, index, flat: &flat, effort: &effort };
             let (found, over) = search.run(allowed);
             let steps = effort.steps();
             out.push(PatternSearch { runner: i, found, over, steps, time: began.elapsed() });
@@ -103,7 +100,6 @@ fn run_on_threads<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> 
 /// Where a pattern may match.
 pub(super) struct ClassIndex<'c> {
     changes: &'c ChangeTracker,
-    operators: &'c OperatorsBelow,
     /// Classes by the operators of their nodes, in id order.
     by_call: HashMap<Option<CallId>, Vec<Id>>,
     /// Classes by an operator and what it is applied to, in id order.
@@ -115,7 +111,6 @@ pub(super) fn index<'c>(
     graph: &Graph,
     reachable: &[Id],
     changes: &'c ChangeTracker,
-    operators: &'c OperatorsBelow,
 ) -> ClassIndex<'c> {
     let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
@@ -140,7 +135,7 @@ pub(super) fn index<'c>(
             by_call.entry(c).or_default().push(id);
         }
     }
-    ClassIndex { changes, operators, by_call, users }
+    ClassIndex { changes, by_call, users }
 }
 
 pub(super) fn fingerprint(graph: &Graph, f: &PendingMatch) -> u64 {
@@ -182,8 +177,6 @@ struct Search<'a> {
     law: &'a Law,
     runner: &'a PatternRunner,
     index: &'a ClassIndex<'a>,
-    /// What each root needs at its class or below.
-    needed: Vec<Needed>,
     flat: &'a FlatViewCache,
     effort: &'a StepBudget,
 }
@@ -262,10 +255,7 @@ impl Search<'_> {
         for &class in self.places(root, st) {
             let changed = changed || self.changed(i, class);
             let last = i + 1 == self.runner.compiled.roots.len();
-            if last && !changed
-                || sites.iter().any(|(_, c)| *c == class)
-                || !self.index.operators.has(&self.needed[i], class, self.runner.depths[i])
-            {
+            if last && !changed || sites.iter().any(|(_, c)| *c == class) {
                 continue;
             }
             matcher.match_class(root, class, st, &mut |node, st| {
