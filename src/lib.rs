@@ -85,7 +85,6 @@ pub mod show;
 mod stack;
 #[doc(hidden)]
 pub mod stdlib;
-#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod svg;
 mod threads;
