@@ -333,6 +333,10 @@ impl<'f, 'l> Checker<'f, 'l> {
         if self.facts.law.origin != LawOrigin::Unfold {
             self.warnings.extend(proof::symbolic::check(self.facts, first));
         }
+        let crossing = sample::crossings::refute(&self.ways, &drafts, &mut self.rng.fork());
+        if let Some((facts, sample, mismatch)) = crossing {
+            return self.fails(facts, sample, mismatch, vec![]);
+        }
         if let Some((facts, found)) = self.open(&drafts) {
             return self.fails(facts, found.sample, found.mismatch, found.guards);
         }

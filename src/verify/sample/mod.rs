@@ -1,6 +1,7 @@
 //! Draws samples of a law.
 
 pub(crate) mod attrs;
+pub(crate) mod crossings;
 pub(crate) mod draft;
 pub(crate) mod repair;
 pub(crate) mod special_values;
