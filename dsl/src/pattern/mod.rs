@@ -219,6 +219,24 @@ impl Compiled {
         out
     }
 
+    /// The operators that every match of a root has an application of, at the class that is matched or below it. What stands behind a broadcast may
+    /// be elsewhere, and is not counted.
+    pub fn operators_below(&self, root: PatId) -> Vec<CallId> {
+        let (mut out, mut stack) = (Vec::new(), vec![root]);
+        while let Some(p) = stack.pop() {
+            let kind = &self.pats[p.0 as usize].kind;
+            if let PatKind::Apply(call, ..) = kind {
+                out.push(*call);
+            }
+            if !matches!(kind, PatKind::Broadcast(..)) {
+                stack.extend(parts(kind));
+            }
+        }
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
     /// The operators that every match has an application of.
     pub fn operators(&self) -> Vec<CallId> {
         let call = |p: &PatId| match &self.pats[p.0 as usize].kind {
@@ -247,9 +265,9 @@ pub fn is_early(law: &Law) -> bool {
     has_mark(law, Mark::Early)
 }
 
-/// True if a law is applied only after the search, to its result.
-pub fn is_late(law: &Law) -> bool {
-    has_mark(law, Mark::Late)
+/// True if a law chooses a layout or moves a change of layouts.
+pub fn is_layout(law: &Law) -> bool {
+    has_mark(law, Mark::Layout)
 }
 
 /// True if a word stands among the hints of the law.

@@ -4,40 +4,37 @@ mod applicable_laws;
 pub(crate) mod apply;
 mod incremental;
 mod operand_multisets;
+mod operators_below;
+mod pattern_search;
 pub(crate) mod search_steps;
+mod subsumption;
 pub mod target_laws;
 mod view_chains;
 
 use super::Limits;
 use super::analysis::scalar_factors::without_scalar_factor;
 use super::graph::Graph;
-use super::graph::language::{ENode, Head};
-use super::matcher::flatten::FlatViewCache;
+use super::graph::language::ENode;
 use super::matcher::multi_pattern::MultiPatternMatches;
-use super::matcher::{Binding, Matcher, PartialMatch};
+use super::matcher::PartialMatch;
 use super::proof::log::LogId;
-use apply::{MatchedNode, Outcome, Refusal, apply, apply_family, contradicted};
+use apply::{MatchedNode, Outcome, Refusal, apply, apply_family};
 use egg::Id;
 use incremental::{ChangeTracker, pattern_depth};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
-use mlc_dsl::pattern::compile;
-use mlc_dsl::pattern::{Compiled, PatId, PatKind};
-use search_steps::StepBudget;
+use mlc_dsl::pattern::{Compiled, compile, is_layout};
+use operators_below::OperatorsBelow;
+use pattern_search::{RoundBudget, fingerprint, index, search_all};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Matches of one law in one round before it has to sit out the next, or as many as the program has nodes; doubles every
 /// time.
 const MATCHES: usize = 2_000;
-
-/// Steps of one law in one round before it has to sit out the next; doubles every time.
-const STEPS: u64 = 1 << 20;
 
 /// Places kept of each clause's refusals.
 const REFUSED: usize = 16;
@@ -119,6 +116,10 @@ struct PatternRunner {
     depths: Vec<usize>,
     /// Operators without which nothing matches.
     needs: Vec<CallId>,
+    /// Operators that each root needs at its class or below.
+    below: Vec<Vec<CallId>>,
+    /// Its law is one of layouts.
+    is_layout: bool,
     /// The last round in which every match was found; classes that have not changed since have no new ones.
     complete: u32,
     /// Matches may become new without a change: families grow, and what is known of signs does.
@@ -131,6 +132,8 @@ impl PatternRunner {
         PatternRunner {
             depths: compiled.roots.iter().map(|&r| pattern_depth(&compiled, r)).collect(),
             needs: compiled.operators(),
+            below: compiled.roots.iter().map(|&r| compiled.operators_below(r)).collect(),
+            is_layout: is_layout(law),
             restless: law.left.iter().any(|s| s.each)
                 || law.conditions.iter().any(Expr::is_learned),
             compiled,
@@ -164,47 +167,160 @@ pub(super) struct PendingMatch {
 
 /// Runs the laws of these indices until nothing is new or a limit is hit.
 pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation {
-    let library = graph.library.clone();
-    let start = Instant::now();
-    // Where no law may round differently, none may regroup either.
-    let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
-    let (laws, idle) = applicable_laws::split_applicable(graph, laws);
-    let mut runners: Vec<PatternRunner> = compile(&library, &laws)
-        .into_iter()
-        .map(|compiled| PatternRunner::new(&library, compiled))
-        .collect();
-    // Normalising laws go first: they give the others their one spelling.
-    runners.sort_by_key(|r| !r.compiled.normal);
-    let levels = runners.iter().flat_map(|r| r.depths.iter().copied()).max().unwrap_or(0);
-    let mut changes = ChangeTracker::default();
-    let mut families = MultiPatternMatches::default();
-    let mut sizes = Vec::new();
-    let mut stop = Stop::Rounds;
-    let mut left = limits.steps(graph.node_count());
-    let matches = MATCHES.max(graph.node_count());
-    graph.egg.rebuild();
-    for round in 1..=limits.rounds {
-        graph.round = round;
-        let known = graph.log.steps().len();
-        let spent = start.elapsed().as_secs_f64() / limits.time.as_secs_f64().max(1e-9);
-        let done = spent.max(f64::from(round - 1) / f64::from(limits.rounds));
-        crate::progress::report("exploring", Some(done));
-        let reachable: Vec<Id> = graph.reachable().into_iter().collect();
-        changes.update(graph, &reachable, levels);
-        graph.without_scalar_factor = without_scalar_factor(graph, &reachable);
-        let index = index(graph, &reachable, &changes);
-        let mut waiting: Vec<(usize, Vec<PendingMatch>)> = Vec::new();
-        let banned = runners.iter().any(|r| r.banned_until >= round);
-        let budget = RoundBudget { steps: left, matches, start, limits };
-        let searched = search_all(graph, &runners, &index, exact, &budget);
-        let mut over_now = false;
+    let mut s = Saturator::new(graph, laws, limits);
+    let (mut rounds, mut turn) = (0, s.first_turn());
+    let stop = loop {
+        if turn == Turn::All && rounds == limits.rounds {
+            break Stop::Rounds;
+        }
+        rounds += u32::from(turn == Turn::All);
+        let round = s.round(turn, rounds);
+        if let Some(stop) = round.stop {
+            break stop;
+        }
+        turn = match turn {
+            Turn::Layouts if round.news => Turn::Layouts,
+            Turn::Layouts => Turn::All,
+            Turn::All if !round.news && !round.banned => break Stop::Saturated,
+            Turn::All => s.first_turn(),
+        };
+    };
+    let profiles = profiles(s.runners, s.idle);
+    Saturation { profiles, stop, sizes: s.sizes, bundles: s.families.bundles }
+}
+
+/// Whose turn a round is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Laws of layouts alone. A layout pays only if all operators between two that want it take it, however many these are: between two
+    /// rounds of all laws those of layouts go on until they find nothing. What they add is a fixed multiple of what is there.
+    Layouts,
+    /// All laws.
+    All,
+}
+
+/// What a round did.
+struct Round {
+    news: bool,
+    /// A law sat it out, or has to sit out the next.
+    banned: bool,
+    stop: Option<Stop>,
+}
+
+/// Saturation as far as it is.
+struct Saturator<'a> {
+    graph: &'a mut Graph,
+    library: Arc<Library>,
+    limits: &'a Limits,
+    /// Where no law may round differently, none may regroup either.
+    exact: bool,
+    runners: Vec<PatternRunner>,
+    /// Laws that cannot match.
+    idle: Vec<u32>,
+    changes: ChangeTracker,
+    families: MultiPatternMatches,
+    sizes: Vec<usize>,
+    start: Instant,
+    /// Steps that are left.
+    left: u64,
+    /// Matches of each pattern before bans double it.
+    matches: usize,
+    /// Levels that the deepest pattern looks through.
+    levels: usize,
+}
+
+impl<'a> Saturator<'a> {
+    fn new(graph: &'a mut Graph, laws: &[u32], limits: &'a Limits) -> Saturator<'a> {
+        let library = graph.library.clone();
+        let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
+        let (laws, idle) = applicable_laws::split_applicable(graph, laws);
+        let mut runners: Vec<PatternRunner> = compile(&library, &laws)
+            .into_iter()
+            .map(|compiled| PatternRunner::new(&library, compiled))
+            .collect();
+        // Normalising laws go first: they give the others their one spelling.
+        runners.sort_by_key(|r| !r.compiled.normal);
+        graph.egg.rebuild();
+        Saturator {
+            levels: runners.iter().flat_map(|r| r.depths.iter().copied()).max().unwrap_or(0),
+            left: limits.steps(graph.node_count()),
+            matches: MATCHES.max(graph.node_count()),
+            changes: ChangeTracker::default(),
+            families: MultiPatternMatches::default(),
+            sizes: Vec::new(),
+            start: Instant::now(),
+            graph,
+            library,
+            limits,
+            exact,
+            runners,
+            idle,
+        }
+    }
+
+    /// Whose turn it is before a round of all laws.
+    fn first_turn(&self) -> Turn {
+        match self.runners.iter().any(|r| r.is_layout) {
+            true => Turn::Layouts,
+            false => Turn::All,
+        }
+    }
+
+    /// Searches the laws whose turn it is, applies what they match, and rebuilds.
+    fn round(&mut self, turn: Turn, rounds: u32) -> Round {
+        self.graph.round += 1;
+        let known = self.graph.log.steps().len();
+        let spent = self.start.elapsed().as_secs_f64() / self.limits.time.as_secs_f64().max(1e-9);
+        let done = f64::from(rounds.saturating_sub(1)) / f64::from(self.limits.rounds);
+        crate::progress::report("exploring", Some(spent.max(done)));
+        let reachable: Vec<Id> = self.graph.reachable().into_iter().collect();
+        let (waiting, banned) = self.search(turn, &reachable);
+        self.apply(waiting);
+        self.graph.egg.rebuild();
+        if view_chains::join(self.graph, &reachable) {
+            self.graph.egg.rebuild();
+        }
+        if operand_multisets::join(self.graph, &reachable, self.exact) {
+            self.graph.egg.rebuild();
+        }
+        subsumption::subsume(self.graph, &reachable);
+        self.sizes.push(self.graph.egg.total_number_of_nodes());
+        // What a right side's constants fold to may join classes though the law itself says nothing new.
+        let news = self.graph.log.steps().len() > known;
+        Round { news, banned, stop: self.stop() }
+    }
+
+    /// The limit that is hit.
+    fn stop(&self) -> Option<Stop> {
+        if self.graph.is_full() {
+            return Some(Stop::Nodes);
+        }
+        if self.start.elapsed() > self.limits.time {
+            return Some(Stop::Time);
+        }
+        (self.left == 0).then_some(Stop::Effort)
+    }
+
+    /// The matches of every pattern whose turn it is, and whether one sits out this round or the next.
+    fn search(&mut self, turn: Turn, reachable: &[Id]) -> (Vec<(usize, Vec<PendingMatch>)>, bool) {
+        let Saturator { graph, runners, changes, limits, .. } = self;
+        changes.update(graph, reachable, self.levels);
+        graph.without_scalar_factor = without_scalar_factor(graph, reachable);
+        let round = graph.round;
+        let operators = OperatorsBelow::new(graph, reachable, runners);
+        let index = index(graph, reachable, changes, &operators);
+        let mut banned = runners.iter().any(|r| r.banned_until >= round);
+        let (start, matches) = (self.start, self.matches);
+        let budget = RoundBudget { turn, steps: self.left, matches, start, limits };
+        let searched = search_all(graph, runners, &index, self.exact, &budget);
+        let mut waiting = Vec::new();
         for s in searched {
             let r = &mut runners[s.runner];
-            left = left.saturating_sub(s.steps);
+            self.left = self.left.saturating_sub(s.steps);
             if s.over {
                 r.bans += 1;
                 r.banned_until = round + (1 << r.bans);
-                over_now = true;
+                banned = true;
             } else {
                 r.complete = round;
             }
@@ -213,10 +329,15 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             r.profile.time += s.time;
             waiting.push((s.runner, s.found));
         }
-        let banned = banned || over_now;
-        'apply: for (i, found) in waiting {
+        (waiting, banned)
+    }
+
+    /// Applies matches until a limit is hit.
+    fn apply(&mut self, waiting: Vec<(usize, Vec<PendingMatch>)>) {
+        let Saturator { graph, runners, families, .. } = self;
+        for (i, found) in waiting {
             let r = &mut runners[i];
-            let law = &library.laws[r.compiled.law as usize];
+            let law = &self.library.laws[r.compiled.law as usize];
             let began = Instant::now();
             let found = if law.left.iter().any(|s| s.each) {
                 families.group(graph, law, r.compiled.law, found)
@@ -224,119 +345,15 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
                 found
             };
             for f in found {
-                run_match(graph, law, r, &f, &mut families);
-                if graph.is_full() || start.elapsed() > limits.time {
+                run_match(graph, law, r, &f, families);
+                if graph.is_full() || self.start.elapsed() > self.limits.time {
                     r.profile.time += began.elapsed();
-                    break 'apply;
+                    return;
                 }
             }
             r.profile.time += began.elapsed();
         }
-        graph.egg.rebuild();
-        if view_chains::join(graph, &reachable) {
-            graph.egg.rebuild();
-        }
-        if operand_multisets::join(graph, &reachable, exact) {
-            graph.egg.rebuild();
-        }
-        sizes.push(graph.egg.total_number_of_nodes());
-        if graph.is_full() {
-            stop = Stop::Nodes;
-            break;
-        }
-        if start.elapsed() > limits.time {
-            stop = Stop::Time;
-            break;
-        }
-        if left == 0 {
-            stop = Stop::Effort;
-            break;
-        }
-        // What a right side's constants fold to may join classes though the law itself says nothing new.
-        let news = graph.log.steps().len() > known;
-        if !news && !banned {
-            stop = Stop::Saturated;
-            break;
-        }
     }
-    Saturation { profiles: profiles(runners, idle), stop, sizes, bundles: families.bundles }
-}
-
-/// What one round of search may spend.
-struct RoundBudget<'l> {
-    steps: u64,
-    /// Matches of each pattern before bans double it.
-    matches: usize,
-    /// When saturation began.
-    start: Instant,
-    limits: &'l Limits,
-}
-
-/// What the search of one pattern found.
-struct PatternSearch {
-    runner: usize,
-    found: Vec<PendingMatch>,
-    over: bool,
-    steps: u64,
-    time: Duration,
-}
-
-/// Searches every pattern that is not banned, on several threads; the result is in the patterns' order,
-/// whatever their number.
-fn search_all(
-    graph: &Graph,
-    runners: &[PatternRunner],
-    index: &ClassIndex<'_>,
-    exact: bool,
-    budget: &RoundBudget<'_>,
-) -> Vec<PatternSearch> {
-    let RoundBudget { steps: left, matches, start, limits } = *budget;
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let flat = FlatViewCache::new(graph, exact);
-        let mut out = Vec::new();
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(r) = runners.get(i) else { return out };
-            if r.banned_until >= graph.round || start.elapsed() > limits.time {
-                continue;
-            }
-            if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
-                let (found, time) = (Vec::new(), Duration::ZERO);
-                out.push(PatternSearch { runner: i, found, over: false, steps: 0, time });
-                continue;
-            }
-            let began = Instant::now();
-            let law = &graph.library.laws[r.compiled.law as usize];
-            let allowed = matches << r.bans;
-            let effort = StepBudget::new(left.min(STEPS << r.bans), start, limits.time);
-            let search = Search { graph, law, runner: r, index, flat: &flat, effort: &effort };
-            let (found, over) = search.run(allowed);
-            let steps = effort.steps();
-            out.push(PatternSearch { runner: i, found, over, steps, time: began.elapsed() });
-        }
-    };
-    let mut out = run_on_threads(limits.threads, work);
-    out.sort_by_key(|s| s.runner);
-    out
-}
-
-/// Runs a task that shares its work on this many threads, and collects their results.
-fn run_on_threads<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> {
-    if threads < 2 {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
-        let mut out = work();
-        for o in others {
-            match o.join() {
-                Ok(more) => out.extend(more),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        out
-    })
 }
 
 /// One profile per law, in the laws' order; a law may have several patterns, and `idle` ones were not searched.
@@ -394,176 +411,5 @@ fn run_match(
                 r.profile.ill_typed.1 = why;
             }
         }
-    }
-}
-
-/// Where a pattern may match.
-struct ClassIndex<'c> {
-    changes: &'c ChangeTracker,
-    /// Classes by the operators of their nodes, in id order.
-    by_call: HashMap<Option<CallId>, Vec<Id>>,
-    /// Classes by an operator and what it is applied to, in id order.
-    users: HashMap<(CallId, Id), Vec<Id>>,
-}
-
-/// Classes that the program may be computed by. What a refused match left behind is not among them.
-fn index<'c>(graph: &Graph, reachable: &[Id], changes: &'c ChangeTracker) -> ClassIndex<'c> {
-    let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
-    let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
-    for &id in reachable {
-        let mut calls: Vec<Option<CallId>> = Vec::new();
-        for n in &graph.egg[id].nodes {
-            let Head::Apply(c, _) = n.head else {
-                calls.push(None);
-                continue;
-            };
-            calls.push(Some(c));
-            for &a in &n.args {
-                let of = users.entry((c, graph.egg.find(a))).or_default();
-                if of.last() != Some(&id) {
-                    of.push(id);
-                }
-            }
-        }
-        calls.sort();
-        calls.dedup();
-        for c in calls {
-            by_call.entry(c).or_default().push(id);
-        }
-    }
-    ClassIndex { changes, by_call, users }
-}
-
-fn fingerprint(graph: &Graph, f: &PendingMatch) -> u64 {
-    let mut h = DefaultHasher::new();
-    for (n, c) in &f.sites {
-        graph.egg.find(*c).hash(&mut h);
-        n.head.hash(&mut h);
-    }
-    for st in &f.states {
-        for b in &st.vars {
-            match b {
-                Some(Binding::Class(id)) => graph.egg.find(*id).hash(&mut h),
-                Some(Binding::Spread { base, map, .. }) => {
-                    graph.egg.find(*base).hash(&mut h);
-                    map.hash(&mut h);
-                }
-                Some(Binding::Number { value, .. }) => value.to_bits().hash(&mut h),
-                None => 0u8.hash(&mut h),
-            }
-        }
-        for (n, a) in st.env.attrs() {
-            n.hash(&mut h);
-            a.hash(&mut h);
-        }
-        if let Some(rest) = &st.rest {
-            rest.operands.hash(&mut h);
-            rest.scalar.map(f64::to_bits).hash(&mut h);
-        }
-    }
-    h.finish()
-}
-
-/// What a complete match is handed to.
-type Callback<'c> = &'c mut dyn FnMut(&[(ENode, Id)], &PartialMatch) -> ControlFlow<()>;
-
-/// One law's search in one round.
-struct Search<'a> {
-    graph: &'a Graph,
-    law: &'a Law,
-    runner: &'a PatternRunner,
-    index: &'a ClassIndex<'a>,
-    flat: &'a FlatViewCache,
-    effort: &'a StepBudget,
-}
-
-impl Search<'_> {
-    /// New matches, at most `allowed`, and whether there may be more.
-    fn run(&self, allowed: usize) -> (Vec<PendingMatch>, bool) {
-        let family = self.law.left.iter().any(|s| s.each);
-        let mut out: Vec<PendingMatch> = Vec::new();
-        let mut seen: HashSet<u64> = HashSet::new();
-        let mut over = false;
-        let _ = self.root(0, false, &mut Vec::new(), &PartialMatch::default(), &mut |sites, st| {
-            let found = PendingMatch { sites: sites.to_vec(), states: vec![st.clone()], family };
-            let print = fingerprint(self.graph, &found);
-            if !family && self.runner.applied.contains(&print) || !seen.insert(print) {
-                return ControlFlow::Continue(());
-            }
-            if out.len() >= allowed {
-                over = true;
-                return ControlFlow::Break(());
-            }
-            out.push(found);
-            ControlFlow::Continue(())
-        });
-        (out, over || self.effort.is_spent())
-    }
-
-    /// True if a root may match a class in a way that it did not when the law was searched last.
-    fn changed(&self, i: usize, class: Id) -> bool {
-        let r = self.runner;
-        r.restless || self.index.changes.latest(class, r.depths[i]) > r.complete
-    }
-
-    /// The classes where a root may match, given what the roots before it are bound to.
-    fn places(&self, root: PatId, st: &PartialMatch) -> &[Id] {
-        let pat = |p: PatId| &self.runner.compiled.pats[p.0 as usize].kind;
-        let call = match pat(root) {
-            &PatKind::Apply(c, _, ref args) => {
-                let bound = args.iter().find_map(|&a| match pat(a) {
-                    &PatKind::Var(v) => match st.vars.get(v) {
-                        Some(Some(Binding::Class(id))) => Some(self.graph.egg.find(*id)),
-                        _ => None,
-                    },
-                    _ => None,
-                });
-                // An operand that is known already leads to its users.
-                if let Some(id) = bound {
-                    return self.index.users.get(&(c, id)).map_or(&[], Vec::as_slice);
-                }
-                Some(c)
-            }
-            &PatKind::Flat(c, ..) => Some(c),
-            PatKind::Broadcast(..) => self.graph.structural.broadcast,
-            PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => None,
-        };
-        self.index.by_call.get(&call).map_or(&[], Vec::as_slice)
-    }
-
-    /// Matches root `i` and those after it; at least one of all must have changed.
-    fn root(
-        &self,
-        i: usize,
-        changed: bool,
-        sites: &mut Vec<(ENode, Id)>,
-        st: &PartialMatch,
-        found: Callback<'_>,
-    ) -> ControlFlow<()> {
-        let Some(&root) = self.runner.compiled.roots.get(i) else { return found(sites, st) };
-        let matcher = Matcher {
-            graph: self.graph,
-            law: self.law,
-            compiled: &self.runner.compiled,
-            flat: self.flat,
-            effort: self.effort,
-        };
-        for &class in self.places(root, st) {
-            let changed = changed || self.changed(i, class);
-            let last = i + 1 == self.runner.compiled.roots.len();
-            if last && !changed || sites.iter().any(|(_, c)| *c == class) {
-                continue;
-            }
-            matcher.match_class(root, class, st, &mut |node, st| {
-                if !last && contradicted(self.graph, self.law, st) {
-                    return ControlFlow::Continue(());
-                }
-                sites.push((node.clone(), class));
-                let flow = self.root(i + 1, changed, sites, st, found);
-                sites.pop();
-                flow
-            })?;
-        }
-        ControlFlow::Continue(())
     }
 }
