@@ -16,12 +16,18 @@ use crate::names;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
+use crate::stack::with_room;
+use crate::threads;
 pub use declaration::{Declaration, declaration};
 pub(crate) use html::{Asked, page};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
+<<<<<<< HEAD
 use mlc_explore::{Explored, Extracted, ProofStep, Reason};
+=======
+use mlc_explore::{Reason, progress};
+>>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
 use regions::{Credit, Priced};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
@@ -65,7 +71,7 @@ impl Explanation {
 #[derive(Clone, Debug, Serialize)]
 pub struct LawUse {
     pub law: String,
-    /// The first line of its documentation.
+    /// The first sentence of its documentation.
     pub doc: String,
     pub error: String,
     /// Equations of the proof that it gives.
@@ -250,12 +256,21 @@ pub fn leave_out(
     library: &Arc<Library>,
     options: &Options,
 ) -> Result<(), Error> {
-    for law in &mut explanation.laws {
+    // Each law needs a search of its own, as what else is found depends on it: they go on side by side.
+    let laws = &mut explanation.laws;
+    let share = (options.threads / laws.len().max(1)).max(1);
+    let token = progress::token();
+    let cost = |i: usize| -> Result<f64, Error> {
         let mut options = options.clone();
-        options.without.push(law.law.clone());
-        options.self_check = false;
-        let other = pipeline::optimize(source.clone(), library, &options)?;
-        law.without = Some(other.report.cost_after);
+        options.without.push(laws[i].law.clone());
+        (options.self_check, options.threads, options.limits.threads) = (false, share, share);
+        let searched = || pipeline::optimize(source.clone(), library, &options);
+        let other = progress::with_token(token.clone(), || with_room(searched))?;
+        Ok(other.report.cost_after)
+    };
+    let costs = threads::map(options.threads, laws.len(), &cost);
+    for (law, cost) in laws.iter_mut().zip(costs) {
+        law.without = Some(cost?);
     }
     Ok(())
 }
@@ -265,7 +280,7 @@ fn describe(library: &Library, reason: Reason, with: f64) -> LawUse {
     let (doc, error) = match reason {
         Reason::Law(i) => {
             let l = &library.laws[i as usize];
-            (l.doc.first().cloned().unwrap_or_default(), l.error.to_string())
+            (names::sentence(&l.doc), l.error.to_string())
         }
         Reason::ConstantFolding
         | Reason::UniformConstant

@@ -6,12 +6,18 @@ use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
+<<<<<<< HEAD
 use crate::explain::{Asked, Explanation};
 use crate::optimizer::{OptimizedModel, Optimizer};
+=======
+use crate::cli::completing;
+use crate::optimizer::Optimizer;
+>>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
 use at::Place;
+use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
 use mlc_files::Named;
 use serde::Serialize;
@@ -22,18 +28,19 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub struct Args {
     /// A model, or the name of a law or operator.
+    #[arg(add = ArgValueCompleter::new(completing::models_and_declarations))]
     what: String,
     /// What the result is to run on: `standard` for ONNX models, else `cpu`.
-    #[arg(long)]
+    #[arg(long, add = ArgValueCompleter::new(completing::targets))]
     target: Option<String>,
     /// What each law gains: the model is optimised once more without it, one law after another.
     #[arg(long)]
     gains: bool,
     /// Why a law did not fire, or an operator is not in the result.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completing::declarations))]
     why_not: Option<String>,
     /// The node of the model that is asked about; all by default.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = ArgValueCompleter::new(completing::nodes))]
     at: Option<String>,
     /// Leave nothing out: unchanged kernels, every name, equations of the proof.
     #[arg(long)]
