@@ -46,6 +46,9 @@ pub mod aim;
 pub mod as_read;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
+pub mod book;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod calibrate;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

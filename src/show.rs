@@ -1,6 +1,6 @@
 //! Programs as text, in the notation of the language.
 
-use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Value};
+use mlc_dsl::ir::{Attr, DType, Node, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use std::fmt::Write;
 
@@ -14,11 +14,10 @@ pub fn program(p: &Program, library: &Library, name: &str) -> String {
     let _ = writeln!(out, "def {name}({})\n  -> {}", params.join(", "), results.join(", "));
     for (i, n) in p.nodes.iter().enumerate() {
         let id = NodeId(i as u32);
-        let types: Vec<String> = n.types.iter().map(|t| t.to_string()).collect();
-        let types = types.join(", ");
         match &n.kind {
             NodeKind::Input(_) => {}
             NodeKind::Const(c) => {
+                let types = types(n);
                 let t = p.consts.get(*c);
                 let texts = || (0..t.len()).map(|i| t.get_str(i)).collect::<Vec<_>>();
                 let value = match t.dtype() {
@@ -29,27 +28,8 @@ pub fn program(p: &Program, library: &Library, name: &str) -> String {
                 let _ =
                     writeln!(out, "  // {} is a constant {types}{value}", value_name(p, at(id, 0)));
             }
-            NodeKind::Apply(call, attrs) => {
-                let c = library.call(*call);
-                let args = n.args.iter().map(|&a| value_name(p, a));
-                let attrs =
-                    c.attrs.iter().zip(attrs).map(|(d, a)| format!("{}={}", d.name, attr(a)));
-                let list: Vec<String> = args.chain(attrs).collect();
-                let names: Vec<String> =
-                    (0..n.types.len() as u32).map(|k| value_name(p, at(id, k))).collect();
-                let names = if names.len() == 1 {
-                    names[0].clone()
-                } else {
-                    format!("({})", names.join(", "))
-                };
-                let origin =
-                    if n.origin.is_empty() { String::new() } else { format!(", {}", n.origin) };
-                let _ = writeln!(
-                    out,
-                    "  let {names} = {}({})  // {types}{origin}",
-                    c.name,
-                    list.join(", ")
-                );
+            NodeKind::Apply(..) => {
+                let _ = writeln!(out, "  {}", application(p, library, id));
             }
         }
     }
@@ -58,6 +38,26 @@ pub fn program(p: &Program, library: &Library, name: &str) -> String {
         if results.len() == 1 { results[0].clone() } else { format!("({})", results.join(", ")) };
     let _ = writeln!(out, "  = {result}");
     out
+}
+
+/// An application as a line; an empty one of a node that is none.
+pub fn application(p: &Program, library: &Library, id: NodeId) -> String {
+    let n = p.node(id);
+    let NodeKind::Apply(call, attrs) = &n.kind else { return String::new() };
+    let c = library.call(*call);
+    let args = n.args.iter().map(|&a| value_name(p, a));
+    let attrs = c.attrs.iter().zip(attrs).map(|(d, a)| format!("{}={}", d.name, attr(a)));
+    let list: Vec<String> = args.chain(attrs).collect();
+    let names: Vec<String> = (0..n.types.len() as u32).map(|k| value_name(p, at(id, k))).collect();
+    let names = if names.len() == 1 { names[0].clone() } else { format!("({})", names.join(", ")) };
+    let origin = if n.origin.is_empty() { String::new() } else { format!(", {}", n.origin) };
+    format!("let {names} = {}({})  // {}{origin}", c.name, list.join(", "), types(n))
+}
+
+/// The types of a node's results.
+fn types(n: &Node) -> String {
+    let types: Vec<String> = n.types.iter().map(|t| t.to_string()).collect();
+    types.join(", ")
 }
 
 /// Applications in a line: operators with the types and attributes that they are given.

@@ -35,6 +35,12 @@ pub fn sources() -> &'static [Source] {
     &SHIPPED.sources
 }
 
+/// The shipped texts as they are parsed.
+#[cfg(feature = "cli")]
+pub fn texts() -> &'static [Text] {
+    &TEXTS
+}
+
 /// Reads a text; `-` is standard input. Not UTF-8, too long or unreadable is an error that names it.
 pub fn read_text(path: &Path) -> Result<String, Error> {
     Ok(mlc_files::text(path, MAX_TEXT).map_err(|e| mlc_files::error("read", path, e))?)

@@ -184,7 +184,7 @@ fn the_laws_of_the_user_s_operators_hold() {
 fn no_operator_lacks_a_law_for_a_movement_without_a_reason() {
     let library = library("");
     assert_eq!(commutation_table::holes(&library), Vec::<String>::new());
-    let table = commutation_table::table(&library);
+    let table = commutation_table::table(&library, 0);
     let row = table.lines().find(|l| l.starts_with("| `wobble`")).expect("a row");
     assert!(row.contains("`transpose_pointwise`"), "{row}");
 }

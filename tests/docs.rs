@@ -104,6 +104,7 @@ fn snippets_elsewhere_are_as_they_say() {
         "CONTRIBUTING.md",
         "ARCHITECTURE.md",
         "docs/cuda.md",
+        "docs/cookbook.md",
         "docs/models-as-texts.md",
         "examples/README.md",
     ] {

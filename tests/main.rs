@@ -2,6 +2,7 @@
 //! their process are programs of their own (`Cargo.toml`).
 
 mod aimed;
+mod book;
 mod calibrate;
 mod cli;
 mod commutation_table;
@@ -16,6 +17,7 @@ mod guard;
 mod lawtest;
 mod layers;
 mod library;
+mod lsp;
 mod models;
 mod npz;
 mod objectives;

@@ -131,6 +131,7 @@ fn arrows_between_crates_point_down() {
         ("src/weights/Cargo.toml", &["mlc-dsl", "mlc-files"]),
         ("src/explore/Cargo.toml", &["mlc-dsl", "mlc-extract", "mlc-backends"]),
         ("src/verify/Cargo.toml", &["mlc-dsl", "mlc-backends", "mlc-explore"]),
+        ("src/lsp/Cargo.toml", &["mlc-dsl"]),
     ] {
         let named = dependencies(manifest, "dependencies");
         let wrong =
@@ -145,6 +146,10 @@ fn outside_libraries_stay_in_their_place() {
     none(naming(&["egg"], &["src/explore"]), "egg is named only in src/explore");
     none(naming(&["ndarray"], &["backends"]), "ndarray is named only in backends");
     none(naming(&["prost"], &["src/onnx"]), "prost is named only in src/onnx");
+    none(
+        naming(&["lsp_server", "lsp_types", "crossbeam_channel"], &["src/lsp"]),
+        "the protocol of editors is spoken only in src/lsp",
+    );
     none(
         naming(&["cuda_sys"], &["backends/cuda/src/nvidia"]),
         "cuda-sys is named only in backends/cuda/src/nvidia",
@@ -162,6 +167,8 @@ fn outside_libraries_stay_in_their_place() {
         ("egg", &["src/explore/Cargo.toml"]),
         ("ndarray", &["backends/Cargo.toml", "backends/cpu/Cargo.toml"]),
         ("prost", &["src/onnx/Cargo.toml"]),
+        ("lsp-server", &["src/lsp/Cargo.toml"]),
+        ("lsp-types", &["src/lsp/Cargo.toml"]),
         ("cuda-sys", &["backends/cuda/Cargo.toml"]),
         ("libloading", &["backends/cuda/Cargo.toml", "backends/emulator/Cargo.toml"]),
         ("annotate-snippets", &["dsl/Cargo.toml"]),
@@ -184,6 +191,7 @@ fn outside_libraries_stay_in_their_place() {
             "src/explore/Cargo.toml",
             "src/verify/Cargo.toml",
             "src/weights/Cargo.toml",
+            "src/lsp/Cargo.toml",
         ];
         for manifest in all {
             let listed = dependencies(manifest, "dependencies").contains(library);

@@ -2,4 +2,5 @@
 
 mod checker;
 mod library;
+mod names;
 mod syntax;

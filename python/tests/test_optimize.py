@@ -99,6 +99,7 @@ def test_results_explain_themselves(redundant: mlc.Model) -> None:
     assert {law["law"] for law in explanation.laws} == set(report.laws) or explanation.laws
     assert str(explanation) == explanation.text != ""
     assert "<pre " in explanation._repr_html_()
+    assert report.html().startswith("<!doctype html>") and "<script" in report.html()
     refusal = report.why_not("softmax")
     assert refusal.name == "softmax" and "softmax" in str(refusal)
     with pytest.raises(mlc.SettingError, match="no law and no operator"):

@@ -2,12 +2,14 @@
 
 use super::common::{Common, Findings};
 use super::terminal;
+use crate::cli::completing;
 use crate::derivation::{self, Derivation};
 use crate::error::Error;
 use crate::lawtest::{self, Broken};
 use crate::model::recognition;
 use crate::{pipeline, stdlib};
 use anyhow::Context;
+use clap_complete::ArgValueCompleter;
 use mlc_dsl::diagnostics::span::{SourceSpan, Span};
 use mlc_dsl::diagnostics::{SHOWN, Severity, more};
 use mlc_dsl::library::Law;
@@ -27,7 +29,7 @@ pub struct Args {
     #[arg(long, default_value_t = mlc_verify::CheckOptions::default().samples)]
     samples: usize,
     /// Target whose costs `picks` tests speak of.
-    #[arg(long, default_value = "standard")]
+    #[arg(long, default_value = "standard", add = ArgValueCompleter::new(completing::targets))]
     target: String,
     /// Say of each law of the files whether the shipped laws, and those of `--rules`, find its sides equal
     #[arg(long, requires = "files")]
@@ -109,7 +111,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let declared = mlc_verify::declarations(&library, from, args.common.seed);
     let unsound = |name: &str| library.find(name).is_some_and(|c| !whole(library.call(c).source));
     lints.extend(declared.into_iter().filter(|l| !unsound(&l.law)));
-    let commutations = mlc_verify::commutation_table::table(&library);
+    let commutations = mlc_verify::commutation_table::table(&library, from);
     // What cannot run is told as such.
     let unfound = recognition::check(&library, from, args.common.seed);
     let told: HashSet<String> =
@@ -124,7 +126,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     text.push_str(&report.human(color));
     if args.common.screen.verbose() {
         text.push_str(&report.table());
-        text.push_str(&format!("\n{commutations}"));
+        text.push_str(&commutations);
     }
     let derivations = match args.derive {
         true => {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Arguments that every verb has.
 #[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "General")]
 pub struct Common {
     /// Rules besides the shipped ones, `-` for standard input; may be given several times.
     #[arg(long, value_name = "FILE")]
@@ -44,7 +45,8 @@ impl Common {
     /// Writes the report, if one is wanted.
     pub fn report(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
-        let mut text = serde_json::to_string_pretty(value)?;
+        let mut text =
+            serde_json::to_string_pretty(&Versioned { version: VERSION, report: value })?;
         text.push('\n');
         match mlc_files::is_output_stream(path) {
             true => terminal::out(&text)?,
@@ -52,6 +54,17 @@ impl Common {
         }
         Ok(())
     }
+}
+
+/// Of the reports' form: it grows where a field is renamed or taken away.
+const VERSION: u32 = 1;
+
+/// A report as it is written: an object that says which form it has.
+#[derive(serde::Serialize)]
+struct Versioned<'a, T> {
+    version: u32,
+    #[serde(flatten)]
+    report: &'a T,
 }
 
 /// What a verb found.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Texts to print in canonical form, in place; `-` is standard input, and printed to standard output.
+    /// Texts that are written in canonical form, in place; `-` is standard input, and written to standard output.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Write nothing; exit with 1 if a text is not in canonical form.

@@ -3,10 +3,12 @@
 use super::common::{Common, Findings};
 use super::options::place::Place;
 use crate::aim;
+use crate::cli::completing;
 use crate::device::BackendKind;
 use crate::pipeline::{self, Fp, Optimized};
 use crate::show;
 use anyhow::ensure;
+use clap_complete::ArgValueCompleter;
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -33,7 +35,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "reorder")]
     fp: Fp,
     /// A law that must not fire; may be given several times.
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "LAW", add = ArgValueCompleter::new(completing::laws))]
     without: Vec<String>,
     #[command(flatten)]
     place: Place,

@@ -2,8 +2,10 @@
 
 use super::common::{Common, Findings};
 use super::options::model;
+use crate::cli::completing;
 use crate::names;
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use mlc_dsl::library::{CallKind, LawOrigin, Library};
 use serde::Serialize;
 use std::fmt::Write;
@@ -14,7 +16,8 @@ pub struct Args {
     /// What to list.
     #[arg(value_enum)]
     what: ListKind,
-    /// Only names that this is a part of.
+    /// Only those whose name, or whose documentation, this is a part of.
+    #[arg(add = ArgValueCompleter::new(completing::declarations))]
     part: Option<String>,
     #[command(flatten)]
     pub(super) common: Common,
@@ -35,14 +38,23 @@ enum ListKind {
     Onnx,
 }
 
-/// One line; what `--json` holds a list of.
+/// What `--json` holds.
+#[derive(Serialize)]
+struct Listed<'a> {
+    items: &'a [&'a ListedItem],
+}
+
+/// One line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct ListedItem {
     name: String,
     /// Error class of a law, operator sets of an ONNX operator; empty for the rest.
     detail: String,
-    /// The first line of its documentation.
+    /// The first sentence of its documentation.
     doc: String,
+    /// All of it.
+    #[serde(skip)]
+    documentation: String,
     /// The text that declares it.
     file: String,
 }
@@ -52,14 +64,22 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[], &[])?;
     let library = model::library(&args.common)?;
     let all = entries(&library, args.what);
-    let wanted = |e: &&ListedItem| args.part.as_ref().is_none_or(|p| e.name.contains(p.as_str()));
-    let found: Vec<&ListedItem> = all.iter().filter(wanted).collect();
+    let found: Vec<&ListedItem> = match &args.part {
+        None => all.iter().collect(),
+        Some(part) => {
+            let (named, others): (Vec<_>, Vec<_>) =
+                all.iter().partition(|e| e.name.contains(part.as_str()));
+            let lower = part.to_lowercase();
+            let told = others.into_iter().filter(|e| e.documentation.contains(&lower));
+            named.into_iter().chain(told).collect()
+        }
+    };
     if let (Some(part), true) = (&args.part, found.is_empty()) {
         let known: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
         let hint = names::hint(part, &known, "leave the name out to see all");
-        anyhow::bail!("no name of these has `{part}` in it{hint}");
+        anyhow::bail!("no name of these has `{part}` in it, and no documentation{hint}");
     }
-    args.common.report(&found)?;
+    args.common.report(&Listed { items: &found })?;
     args.common.screen.print(&table(&found))?;
     Ok(Findings::Nothing)
 }
@@ -68,7 +88,8 @@ fn entries(library: &Library, what: ListKind) -> Vec<ListedItem> {
     let entry = |name: &str, detail: String, doc: &[String], source: u32| ListedItem {
         name: name.to_string(),
         detail,
-        doc: doc.first().cloned().unwrap_or_default(),
+        doc: names::sentence(doc),
+        documentation: doc.join(" ").to_lowercase(),
         file: library.sources.get(source as usize).map_or(String::new(), |s| s.name.clone()),
     };
     let calls = |layers: bool| {

@@ -1,11 +1,13 @@
-//! `completions SHELL` and `man [VERB]`: generated from the argument definitions.
+//! `completions SHELL`, and `man [VERB]`, which is generated from the argument definitions.
 
 use super::common::Findings;
 use super::terminal::{Screen, out};
+use super::{NAME, completing};
 use crate::names;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 use clap_mangen::Man as Page;
 use std::path::PathBuf;
 
@@ -31,11 +33,13 @@ pub struct Man {
     pub(super) screen: Screen,
 }
 
-/// Prints what a shell reads.
-pub fn completions(args: Completions, mut command: Command) -> anyhow::Result<Findings> {
-    let name = command.get_name().to_string();
+/// Prints what a shell reads. It asks the command for what may follow, so that names are those of this build.
+pub fn completions(args: Completions) -> anyhow::Result<Findings> {
+    let shell = args.shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell).context("this shell has no completions")?;
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command, name, &mut text);
+    completer.write_registration(completing::VARIABLE, NAME, NAME, NAME, &mut text)?;
     out(&String::from_utf8_lossy(&text))?;
     Ok(Findings::Nothing)
 }

@@ -1,9 +1,11 @@
 //! The command line: one module per verb; only the result goes to standard output.
 
 mod bench;
+mod book;
 mod calibrate;
 mod check;
 mod common;
+mod completing;
 mod conformance;
 mod diff;
 mod explain;
@@ -13,6 +15,7 @@ mod fuzz;
 mod infer;
 mod inspect;
 mod list;
+mod lsp;
 mod manual;
 mod optimize;
 mod options;
@@ -29,9 +32,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use terminal::Screen;
 
+/// The command's name.
+const NAME: &str = "mlc-rewrite";
+
 /// Optimises machine-learning graphs by equality saturation.
 #[derive(Parser)]
-#[command(name = "mlc-rewrite", version, about, arg_required_else_help = true)]
+#[command(name = NAME, version, about, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -59,7 +65,7 @@ enum Verb {
     Calibrate(calibrate::Args),
     /// Hold random programs, optimised and run every way, against the reference interpreter.
     Fuzz(fuzz::Args),
-    /// Print `.rules` texts in the canonical form.
+    /// Write `.rules` texts in the canonical form, in place or to standard output.
     Fmt(fmt::Args),
     /// Print a model as text.
     Show(show::Args),
@@ -69,6 +75,10 @@ enum Verb {
     Diff(diff::Args),
     /// List operators, layers, laws, targets or ONNX operators.
     List(list::Args),
+    /// Write what there is to know of operators, layers, laws and targets as a book.
+    Book(book::Args),
+    /// Serve editors of `.rules` texts: mistakes, hover, navigation, completion, renaming.
+    Lsp(lsp::Args),
     /// Print what completes commands in a shell.
     Completions(manual::Completions),
     /// Print the manual page of a command, or write all.
@@ -78,6 +88,9 @@ enum Verb {
 /// Parses the arguments, runs the verb, reports errors. Exit codes: 0 done, 1 the check found
 /// something, 2 bad input or usage.
 pub fn main() -> ExitCode {
+    // A shell asks for completions by a variable; then nothing else is done.
+    let asked = clap_complete::CompleteEnv::with_factory(Cli::command);
+    asked.var(completing::VARIABLE).bin(NAME).completer(NAME).complete();
     ExitCode::from(command(std::env::args_os()))
 }
 
@@ -103,7 +116,9 @@ pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Inspect(a) => inspect::run(a),
         Verb::Diff(a) => diff::run(a),
         Verb::List(a) => list::run(a),
-        Verb::Completions(a) => manual::completions(a, Cli::command()),
+        Verb::Book(a) => book::run(a),
+        Verb::Lsp(a) => lsp::run(a),
+        Verb::Completions(a) => manual::completions(a),
         Verb::Man(a) => manual::man(a, Cli::command()),
     });
     let result = work.map(|w| w.join());
@@ -124,12 +139,26 @@ pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
             let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
             let text = crate::error::text(&e);
             let text = terminal::escaped(&text, screen.colored_errors());
-            terminal::complain(&format!("{error}: {text}\n"));
+            // Mistakes of a text are drawn with what they are.
+            let said = if is_drawn(&text) { String::new() } else { format!("{error}: ") };
+            terminal::complain(&format!("{said}{text}\n"));
             let found = e.downcast_ref::<crate::Error>();
             let is_finding = found.is_some_and(|e| e.kind() == crate::ErrorKind::Check);
             if is_finding { 1 } else { 2 }
         }
     }
+}
+
+/// True of mistakes in a text, which begin with `error[CODE]`, perhaps in colours.
+fn is_drawn(text: &str) -> bool {
+    let mut plain = text;
+    while let Some((codes, rest)) = plain.strip_prefix("\x1b[").and_then(|t| t.split_once('m')) {
+        if codes.contains(|c: char| !c.is_ascii_digit() && c != ';') {
+            break;
+        }
+        plain = rest;
+    }
+    plain.starts_with("error[") || plain.starts_with("warning[")
 }
 
 /// The verbs, with what each does.
@@ -167,8 +196,25 @@ impl Verb {
             Verb::Inspect(a) => &a.common.screen,
             Verb::Diff(a) => &a.common.screen,
             Verb::List(a) => &a.common.screen,
+            Verb::Book(a) => &a.common.screen,
+            Verb::Lsp(a) => &a.screen,
             Verb::Completions(a) => &a.screen,
             Verb::Man(a) => &a.screen,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_drawn;
+
+    #[test]
+    fn mistakes_of_texts_are_told_from_other_errors() {
+        for text in ["error[V011]: x", "\x1b[1m\x1b[91merror[V011]\x1b[0m: x", "warning[S015]: x"] {
+            assert!(is_drawn(text), "{text}");
+        }
+        for text in ["", "error", "cannot read a[1]", "\x1b[", "\x1b[2Jerror[V011]"] {
+            assert!(!is_drawn(text), "{text}");
         }
     }
 }

@@ -6,11 +6,13 @@ use super::options::run_inputs::RunInputs;
 use super::options::selfcheck::{Checking, samples, told, warn};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
+use crate::cli::completing;
 use crate::explain::seconds;
 use crate::model::{Model, input_names};
 use crate::optimizer::Optimizer;
 use crate::pipeline::options::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
+use clap_complete::ArgValueCompleter;
 use mlc_dsl::diagnostics::message_text::bytes;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
@@ -31,7 +33,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// What the result is to run on.
-    #[arg(long, default_value = "standard")]
+    #[arg(long, default_value = "standard", add = ArgValueCompleter::new(completing::targets))]
     target: String,
     /// Operator set of the result; that of the model by default.
     #[arg(long)]

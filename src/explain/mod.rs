@@ -5,6 +5,7 @@
 //! off.
 
 mod declaration;
+mod html;
 mod regions;
 mod text;
 mod unmade;
@@ -15,11 +16,18 @@ use crate::names;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
+use crate::stack::with_room;
+use crate::threads;
 pub use declaration::{Declaration, declaration};
+pub(crate) use html::{Asked, page};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_explore::Reason;
+<<<<<<< HEAD
+use mlc_explore::{Explored, Extracted, ProofStep, Reason};
+=======
+use mlc_explore::{Reason, progress};
+>>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
 use regions::{Credit, Priced};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
@@ -63,7 +71,7 @@ impl Explanation {
 #[derive(Clone, Debug, Serialize)]
 pub struct LawUse {
     pub law: String,
-    /// The first line of its documentation.
+    /// The first sentence of its documentation.
     pub doc: String,
     pub error: String,
     /// Equations of the proof that it gives.
@@ -88,17 +96,27 @@ const EXAMPLES: usize = 3;
 pub fn explain(o: &Optimized, library: &Library, options: &Options) -> Result<Explanation, Error> {
     let evaluation = Evaluation::new(options, library, &o.source)?;
     let (before, after) = priced(o, &evaluation);
-    let (laws, places) = credits(o, library);
+    Ok(told(o, library, (&before, &after), &noted(o, library)))
+}
+
+/// The explanation of these plans and steps.
+fn told(
+    o: &Optimized,
+    library: &Library,
+    (before, after): (&Priced<'_>, &Priced<'_>),
+    noted: &[Noted<'_>],
+) -> Explanation {
     let r = &o.report;
-    Ok(Explanation {
+    let (laws, places) = credits(noted, library, r.cost_after);
+    Explanation {
         target: r.target.clone(),
         cost: (r.cost_before, r.cost_after),
         peak_bytes: r.peak_bytes_before.zip(r.peak_bytes),
         weights_bytes: (r.weights_bytes_before, r.weights_bytes),
-        regions: regions::regions(library, &before, &after, &places),
+        regions: regions::regions(library, before, after, &places),
         laws,
         notes: r.notes.clone(),
-    })
+    }
 }
 
 /// For each kernel of the result the nodes of the model that it computes, and the laws that led to it. Nodes are named as in the
@@ -113,7 +131,8 @@ pub fn kernel_origins(
 ) -> Result<Vec<Origin>, Error> {
     let evaluation = Evaluation::new(options, library, &o.source)?;
     let (before, after) = priced(o, &evaluation);
-    Ok(regions::origins(library, &before, &after, &credits(o, library).1))
+    let (_, places) = credits(&noted(o, library), library, o.report.cost_after);
+    Ok(regions::origins(library, &before, &after, &places))
 }
 
 /// The plans of the program as read and of the result, with the seconds of their kernels.
@@ -122,18 +141,43 @@ fn priced<'a>(o: &'a Optimized, evaluation: &'a Evaluation<'_>) -> (Priced<'a>, 
     (of(&evaluation.plain().plan), of(&o.plan))
 }
 
-/// The laws that the result rests on, and at which nodes what was done.
-fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<Credit>) {
-    let mut laws: BTreeMap<String, LawUse> = BTreeMap::new();
-    let mut all = Vec::new();
-    if o.is_kept() {
-        return (vec![], vec![]);
+/// A step of the proof, and where it was taken.
+struct Noted<'a> {
+    /// The search that found it.
+    explored: &'a Explored,
+    /// Its number among the searches.
+    search: usize,
+    step: ProofStep,
+    /// The law, or what else it is.
+    name: String,
+    /// The node whose value its sides are, or the nearest that is computed from it; empty if that has no name.
+    place: Option<String>,
+    /// That one and those whose values its sides compute, and their copies.
+    nodes: Vec<String>,
+}
+
+impl Noted<'_> {
+    fn is_law(&self) -> bool {
+        matches!(self.step.reason, Reason::Law(_))
     }
+}
+
+/// The searches that led to the result, in their order, with the names of the nodes that each node stands for besides.
+fn searches(o: &Optimized) -> Vec<(&Explored, &Extracted, &[Vec<String>])> {
     // What a later search begins with has the names of the model's nodes, too.
     let early = o.early.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
     let main = std::iter::once((&o.explored, &o.extracted, o.copies.as_slice()));
     let late = o.late.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
-    for (explored, extracted, copies) in early.chain(main).chain(late) {
+    early.chain(main).chain(late).collect()
+}
+
+/// The steps that the result rests on, search by search.
+fn noted<'a>(o: &'a Optimized, library: &Library) -> Vec<Noted<'a>> {
+    let mut all = Vec::new();
+    if o.is_kept() {
+        return all;
+    }
+    for (search, (explored, extracted, copies)) in searches(o).into_iter().enumerate() {
         let mut steps = explored.prove_with_few_laws(extracted).unwrap_or_default().steps;
         let names = names(&explored.source);
         // Equations hold between classes: what was found equal beneath them is left out, and so may be the law that a layer, or a
@@ -143,28 +187,42 @@ fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<Credit>) {
         steps.dedup();
         let copies = |n: NodeId| copies.get(n.0 as usize).map_or(&[][..], Vec::as_slice);
         let places = explored.places(&steps).into_iter().zip(explored.touched(&steps));
-        for (step, (place, touched)) in steps.iter().zip(places) {
-            let name = names::reason(library, step.reason);
-            let is_law = matches!(step.reason, Reason::Law(_));
+        for (&step, (place, touched)) in steps.iter().zip(places) {
+            let mut nodes = Vec::new();
             for n in place.into_iter().chain(touched) {
                 let named = std::iter::once(names[n.0 as usize].to_string());
                 let named = named.chain(copies(n).iter().cloned()).filter(|n| !n.is_empty());
-                all.extend(named.map(|node| Credit { node, name: name.clone(), is_law }));
+                nodes.extend(named);
             }
-            if !is_law {
-                continue;
-            }
-            let new = || describe(library, step.reason, o.report.cost_after);
-            let entry = laws.entry(name.clone()).or_insert_with(new);
-            entry.equations += 1;
-            if entry.examples.len() < EXAMPLES {
-                entry.examples.push((explored.term(step.left), explored.term(step.right)));
-            }
-            let node = place.map(|n| names[n.0 as usize].to_string());
-            let Some(node) = node.filter(|n| !n.is_empty()) else { continue };
-            if !entry.nodes.contains(&node) {
-                entry.nodes.push(node);
-            }
+            let name = names::reason(library, step.reason);
+            let place = place.map(|n| names[n.0 as usize].to_string());
+            all.push(Noted { explored, search, step, name, place, nodes });
+        }
+    }
+    all
+}
+
+/// The laws that the result rests on, and at which nodes what was done.
+fn credits(noted: &[Noted<'_>], library: &Library, cost: f64) -> (Vec<LawUse>, Vec<Credit>) {
+    let mut laws: BTreeMap<String, LawUse> = BTreeMap::new();
+    let mut all = Vec::new();
+    for n in noted {
+        let (name, is_law) = (&n.name, n.is_law());
+        let credit = |node: &String| Credit { node: node.clone(), name: name.clone(), is_law };
+        all.extend(n.nodes.iter().map(credit));
+        if !is_law {
+            continue;
+        }
+        let new = || describe(library, n.step.reason, cost);
+        let entry = laws.entry(name.clone()).or_insert_with(new);
+        entry.equations += 1;
+        if entry.examples.len() < EXAMPLES {
+            let ProofStep { left, right, .. } = n.step;
+            entry.examples.push((n.explored.term(left), n.explored.term(right)));
+        }
+        let Some(node) = n.place.clone().filter(|n| !n.is_empty()) else { continue };
+        if !entry.nodes.contains(&node) {
+            entry.nodes.push(node);
         }
     }
     all.sort();
@@ -198,12 +256,21 @@ pub fn leave_out(
     library: &Arc<Library>,
     options: &Options,
 ) -> Result<(), Error> {
-    for law in &mut explanation.laws {
+    // Each law needs a search of its own, as what else is found depends on it: they go on side by side.
+    let laws = &mut explanation.laws;
+    let share = (options.threads / laws.len().max(1)).max(1);
+    let token = progress::token();
+    let cost = |i: usize| -> Result<f64, Error> {
         let mut options = options.clone();
-        options.without.push(law.law.clone());
-        options.self_check = false;
-        let other = pipeline::optimize(source.clone(), library, &options)?;
-        law.without = Some(other.report.cost_after);
+        options.without.push(laws[i].law.clone());
+        (options.self_check, options.threads, options.limits.threads) = (false, share, share);
+        let searched = || pipeline::optimize(source.clone(), library, &options);
+        let other = progress::with_token(token.clone(), || with_room(searched))?;
+        Ok(other.report.cost_after)
+    };
+    let costs = threads::map(options.threads, laws.len(), &cost);
+    for (law, cost) in laws.iter_mut().zip(costs) {
+        law.without = Some(cost?);
     }
     Ok(())
 }
@@ -213,7 +280,7 @@ fn describe(library: &Library, reason: Reason, with: f64) -> LawUse {
     let (doc, error) = match reason {
         Reason::Law(i) => {
             let l = &library.laws[i as usize];
-            (l.doc.first().cloned().unwrap_or_default(), l.error.to_string())
+            (names::sentence(&l.doc), l.error.to_string())
         }
         Reason::ConstantFolding
         | Reason::UniformConstant

@@ -235,7 +235,7 @@ fn unnamed(plan: &Plan) -> Vec<BTreeSet<&str>> {
 }
 
 /// A plan's kernels; one whose own nodes have no name gets those of what reads it.
-fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
+pub(super) fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
     let plan = priced.plan;
     let readers = readers(plan);
     let mut out: Vec<KernelLine> = Vec::with_capacity(plan.kernels.len());

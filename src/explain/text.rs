@@ -149,6 +149,6 @@ pub fn seconds(s: f64) -> String {
     match s {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
-        s => format!("{:.2} us", s * 1e6),
+        s => format!("{:.2} µs", s * 1e6),
     }
 }

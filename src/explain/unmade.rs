@@ -5,7 +5,7 @@ use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, CallKind, Law, LawOrigin, LawSide, Library};
 use mlc_dsl::term::TermKind;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// An operator that nothing becomes.
 #[derive(Clone, Debug, Serialize)]
@@ -54,10 +54,14 @@ pub(super) fn recurrences(program: &Program, library: &Library, of: &[CallId]) -
 }
 
 /// The operators of some sides of a law.
-fn calls(law: &Law, sides: &[LawSide]) -> BTreeSet<CallId> {
+pub(super) fn calls(law: &Law, sides: &[LawSide]) -> BTreeSet<CallId> {
     let mut open: Vec<_> = sides.iter().map(|s| s.root).collect();
-    let mut found = BTreeSet::new();
+    let (mut found, mut seen) = (BTreeSet::new(), HashSet::new());
     while let Some(id) = open.pop() {
+        // Terms are shared: as trees they may be exponentially larger.
+        if !seen.insert(id) {
+            continue;
+        }
         let term = law.terms.get(id);
         if let TermKind::Apply(call, _) | TermKind::EachFold(call, _) = &term.kind {
             found.insert(*call);

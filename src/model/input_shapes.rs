@@ -179,6 +179,9 @@ impl OfText<'_> {
                 let symbols = symbols.map(|s| s.to_string());
                 let names: BTreeSet<String> =
                     inputs.map(|(n, _)| n.clone()).chain(symbols).collect();
+                if names.contains(&g.name) {
+                    return Err(one_extent(&g.name));
+                }
                 let all: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
                 let help = format!("the inputs and axes are {}", all.join(", "));
                 let message = format!("shape `{}`: no input and no axis has this name", g.name);
@@ -251,12 +254,18 @@ fn no_symbol(name: &str, symbols: &BTreeSet<String>) -> Error {
     Error::new(ErrorKind::Setting, message).at(place).with_help(help)
 }
 
+/// Of several extents for a symbol.
+fn one_extent(name: &str) -> Error {
+    let place = format!("shape `{}`", shown(name));
+    Error::new(ErrorKind::Setting, format!("{place}: a symbol has one extent"))
+        .at(place)
+        .with_help(format!("give one, as in `{}=1`", shown(name)))
+}
+
 fn unknown(name: &str, inputs: &[RawValueInfo], symbols: &BTreeSet<String>) -> Error {
     let place = format!("shape `{}`", shown(name));
     if symbols.contains(name) {
-        return Error::new(ErrorKind::Setting, format!("{place}: a symbol has one extent"))
-            .at(place)
-            .with_help(format!("give one, as in `{}=1`", shown(name)));
+        return one_extent(name);
     }
     let names: BTreeSet<&str> =
         inputs.iter().map(|i| i.name.as_str()).chain(symbols.iter().map(String::as_str)).collect();

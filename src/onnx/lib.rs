@@ -27,8 +27,9 @@ pub use import::data_dependent::{
 };
 pub use import::error::ImportError;
 pub use import::items::{NodeItems, declared_opaque, undeclared};
-pub use import::read_as::{ReadAs, ReadNode, read_as};
+pub use import::read_as::{ReadAs, ReadNode, read_as, read_each};
 pub use import::read_facts::ReadFacts;
+pub use import::value::origin;
 pub use import::{Imported, Loops, ModelInfo, import, import_with_opaque_nodes};
 pub use opaque::{Opaque, may_stay, reads};
 pub use raw::error::OnnxError;

@@ -3,7 +3,9 @@
 use super::optimizing;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
-use crate::explain::{self, Explanation, WhyNot};
+use crate::explain::{self, Asked, Explanation, WhyNot};
+#[cfg(feature = "cli")]
+use crate::kernel_times::{KernelTime, Timed, interleave};
 use crate::model::{Model, TensorInfo};
 use crate::pipeline::options::Options;
 use crate::pipeline::report::Report;
@@ -12,11 +14,21 @@ use crate::stack::with_room;
 use crate::{model, names, onnx_target, pipeline, show};
 use mlc_dsl::shown;
 #[cfg(feature = "cli")]
-use mlc_extract::CostModel;
+use mlc_extract::{CostModel, Size};
 use mlc_onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
+#[cfg(feature = "cli")]
+use mlc_verify::random_inputs;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
+#[cfg(feature = "cli")]
+use std::time::Duration;
+
+/// Runs whose kernels are timed, at least and at most, and what ends those between.
+#[cfg(feature = "cli")]
+const WATCHED: (usize, usize) = (3, 50);
+#[cfg(feature = "cli")]
+const WATCHING: Duration = Duration::from_secs(1);
 
 /// An optimised model: to be run, written, and asked why.
 pub struct OptimizedModel {
@@ -157,6 +169,46 @@ impl OptimizedModel {
             let (library, options) = (&self.model.library, &self.options);
             explain::explain(&self.result, library, options)
         })
+    }
+
+    /// The explanation as one page that a browser opens: the model as it was read and the result side by side, with the laws,
+    /// prices and proofs behind every kernel. The file stands alone: it loads nothing and holds no weights.
+    ///
+    /// # Errors
+    /// The model as read cannot be planned.
+    pub fn html(&self) -> Result<String, Error> {
+        let title = match self.info.graph_name.as_str() {
+            "" => "model",
+            name => name,
+        };
+        self.html_of(&Asked { title, measured: None, gains: None, raw: None })
+    }
+
+    /// The same of what is known besides.
+    pub(crate) fn html_of(&self, asked: &Asked<'_>) -> Result<String, Error> {
+        let raw = self.model.raw()?;
+        with_room(|| {
+            let (library, options) = (&self.model.library, &self.options);
+            explain::page(&self.result, library, options, &Asked { raw: raw.as_ref(), ..*asked })
+        })
+    }
+
+    /// What each kernel of the plan takes by the clock, on inputs that are drawn; nothing of a plan that does not run here.
+    #[cfg(feature = "cli")]
+    pub(crate) fn kernel_times(&self) -> Result<Option<Vec<KernelTime>>, Error> {
+        let (library, plan) = (&self.model.library, &self.result.plan);
+        if !self.device.runs(library, &self.options.target) {
+            return Ok(None);
+        }
+        let seed = self.options.seed;
+        let inputs = random_inputs::inputs(&plan.program, library, seed);
+        let inputs = inputs.ok_or_else(Error::unsized_inputs)?;
+        let watcher = self.device.watcher()?;
+        let mut timed = [Timed::new(plan, &watcher, library)?];
+        interleave(&mut timed, &inputs, WATCHED, WATCHING)?;
+        let size = Size::default().with(random_inputs::symbols(&plan.program, library));
+        let model = self.cost_model()?;
+        Ok(Some(timed[0].kernels(library, &model, &size, watcher.roofline())))
     }
 
     /// The same, with what each law gains: the model is optimised once more without it, one law after another.

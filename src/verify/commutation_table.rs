@@ -17,15 +17,20 @@ enum Cell {
     Hole,
 }
 
-/// The matrix as a table of Markdown: a row for each pointwise operator.
-pub fn table(library: &Library) -> String {
+/// The matrix as a table of Markdown: a row for each pointwise operator of the texts from this one on; nothing if there is none.
+pub fn table(library: &Library, from: u32) -> String {
+    let mut rows = operators(library);
+    rows.retain(|(_, c)| c.source.file >= from);
+    if rows.is_empty() {
+        return String::new();
+    }
     let columns = movements(library);
-    let mut out = String::from("| operator |");
+    let mut out = String::from("\n| operator |");
     for c in &columns {
         let _ = write!(out, " {} |", library.call(*c).name);
     }
     let _ = write!(out, "\n|---|{}", "---|".repeat(columns.len()));
-    for (id, c) in operators(library) {
+    for (id, c) in rows {
         let _ = write!(out, "\n| `{}` |", c.name);
         for &column in &columns {
             let cell = match cell(library, id, column) {

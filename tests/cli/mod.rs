@@ -8,11 +8,14 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+mod completions;
 mod conformance;
 mod files;
 mod infer;
 mod inputs;
 mod kernels;
+mod page;
+mod small_faults;
 mod staged;
 mod turns;
 mod verbs;

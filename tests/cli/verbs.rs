@@ -10,20 +10,20 @@ use std::process::Command;
 
 /// Runs a command that succeeds; its standard output.
 #[track_caller]
-fn told(folder: &Path, args: &[&str]) -> String {
+pub(super) fn told(folder: &Path, args: &[&str]) -> String {
     let (code, out, said) = run(folder, args, b"");
     assert_eq!(code, Some(0), "{args:?}: {said}");
     String::from_utf8(out).expect("text")
 }
 
 #[track_caller]
-fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+pub(super) fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let text = told(folder, &[args, &["--json", "-"]].concat());
     serde_json::from_str(&text).expect("nothing but JSON")
 }
 
 /// A folder with a model, a text of open extents, and a model with an operator that nobody knows.
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
     fs::write(at("f.rules"), TEXT).expect("written");
@@ -123,12 +123,22 @@ fn lists_name_what_there_is() {
         ("onnx", "Conv"),
     ] {
         let list = json(dir.path(), &["list", kind]);
-        let list = list.as_array().expect("a list");
+        let list = list["items"].as_array().expect("a list");
         assert!(list.iter().any(|e| e["name"] == name), "{kind} lacks {name}");
         assert!(list.is_sorted_by_key(|e| e["name"].to_string()), "{kind}");
     }
     let some = told(dir.path(), &["list", "layers", "gelu"]);
-    assert!(some.lines().count() >= 2 && some.lines().all(|l| l.contains("gelu")), "{some}");
+    let about = |l: &str| l.to_lowercase().contains("gelu");
+    assert!(some.lines().count() >= 2 && some.lines().all(about), "{some}");
+    // By what is said of them, over all its lines; each with its first sentence.
+    let list = json(dir.path(), &["list", "laws", "adding zero"]);
+    let list = list["items"].as_array().expect("a list");
+    assert!(!list.is_empty());
+    let sentences = json(dir.path(), &["list", "laws"]);
+    for item in sentences["items"].as_array().expect("a list") {
+        let doc = item["doc"].as_str().expect("a text");
+        assert!(doc.ends_with(['.', ':', ')', '`']), "{item}");
+    }
 }
 
 #[test]
@@ -349,19 +359,6 @@ fn defaults_are_no_differences() {
 }
 
 #[test]
-fn completions_and_pages_are_made() {
-    let dir = folder();
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(told(dir.path(), &["completions", shell]).contains("inspect"), "{shell}");
-    }
-    assert!(told(dir.path(), &["man"]).contains(".TH mlc-rewrite"));
-    assert!(told(dir.path(), &["man", "diff"]).contains(".TH mlc-rewrite-diff"));
-    told(dir.path(), &["man", "--folder", "pages"]);
-    let pages = fs::read_dir(dir.path().join("pages")).expect("a folder").count();
-    assert!(pages > 12, "{pages}");
-}
-
-#[test]
 fn colours_are_where_they_are_wanted() {
     let dir = folder();
     for (args, variables, wanted) in [
@@ -403,6 +400,7 @@ fn reports_have_no_field_that_is_not_documented() {
         &["infer", "--ops", "neg", "--types", "i32", "--size", "3", "--compare"],
         &["inspect", "m.onnx"],
         &["diff", "m.onnx", "m.onnx"],
+        &["book", "pages"],
         &["show", "f.rules"],
         &["show", "--cuda", "f.rules"],
     ] {

@@ -24,7 +24,8 @@ use crate::library::{
     OpClass, Source,
 };
 use crate::syntax::ast::{Def, Elem, Expr, ExprKind, File, Item, ItemKind, Op, Rule, StoredType};
-use crate::syntax::parse;
+use crate::syntax::names::Names;
+use crate::syntax::{parse, print_file};
 use report::{error, name};
 use resolve::Scope;
 use std::collections::{HashMap, HashSet};
@@ -49,6 +50,21 @@ pub struct Text {
 }
 
 impl Text {
+    /// Its name and its text.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Its names: what its items declare, and every place where a name stands.
+    pub fn names(&self) -> Names {
+        Names::of(&self.file, &self.source.text)
+    }
+
+    /// In canonical form; what could not be read is missing.
+    pub fn canonical(&self) -> String {
+        print_file(&self.file)
+    }
+
     /// True if it declares operators or layers, and neither targets nor operators of ONNX: what is built of such texts alone has
     /// operators, and few laws.
     pub fn is_of_operators(&self) -> bool {

@@ -59,6 +59,11 @@ pub fn is_reserved(word: &str) -> bool {
     ITEM_WORDS.contains(&word) || OTHER_WORDS.contains(&word)
 }
 
+/// The words that cannot be names: those that open items, then those of clauses and expressions.
+pub fn reserved_words() -> impl Iterator<Item = &'static str> {
+    ITEM_WORDS.into_iter().chain(OTHER_WORDS)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Word,

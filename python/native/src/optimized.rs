@@ -22,6 +22,7 @@ pub const FUNCTIONS: &[Named] = &[
     (c"optimized_bytes", to_bytes),
     (c"optimized_explain", explain),
     (c"optimized_why_not", why_not),
+    (c"optimized_html", html),
 ];
 
 impl Held for OptimizedModel {
@@ -103,6 +104,13 @@ fn explain<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let (_, all): (Bound<'_, PyAny>, bool) = args.extract()?;
     let optimized = optimized(args)?;
     told(args.py(), move || optimized.explain(), |e| e.human(all))
+}
+
+/// `(optimized) -> html`
+fn html<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let optimized = optimized(args)?;
+    let page = wait(args.py(), move || optimized.html())?;
+    Ok(page.into_pyobject(args.py())?.into_any())
 }
 
 /// `(optimized, name) -> (json, text)`

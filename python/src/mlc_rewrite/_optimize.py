@@ -259,6 +259,13 @@ class OptimizedModel:
         """
         return Explanation(_native.optimized_explain(self._handle, all))
 
+    def html(self) -> str:
+        """The explanation as one page for a browser: both graphs, with the laws, prices and proofs behind every kernel.
+
+        The page stands alone: it loads nothing and holds no weights. Write it to a file, and open that.
+        """
+        return _native.optimized_html(self._handle)
+
     def why_not(self, name: str) -> WhyNot:
         """Why a law did not fire, or why the result is without an operator.
 

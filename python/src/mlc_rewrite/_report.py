@@ -138,6 +138,10 @@ class Report:
         """What became of the model's nodes, by which laws, and what that gains. See `OptimizedModel.explain`."""
         return self.optimized.explain()
 
+    def html(self) -> str:
+        """The explanation as one page for a browser. See `OptimizedModel.html`."""
+        return self.optimized.html()
+
     def why_not(self, name: str) -> WhyNot:
         """Why a law did not fire, or why the result is without an operator. See `OptimizedModel.why_not`."""
         return self.optimized.why_not(name)

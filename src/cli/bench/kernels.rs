@@ -226,6 +226,6 @@ mod tests {
             chart("m", &[time("view", "x", 0.0)])
                 .contains(">0.00 us, 0.0 %, 50 % of the roofline<")
         );
-        assert!(chart("m", &[]).contains("take 0.00 us"));
+        assert!(chart("m", &[]).contains("take 0.00 µs"));
     }
 }

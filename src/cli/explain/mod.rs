@@ -2,36 +2,45 @@
 
 mod at;
 
-use super::common::{Common, Findings};
+use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
+<<<<<<< HEAD
+use crate::explain::{Asked, Explanation};
+use crate::optimizer::{OptimizedModel, Optimizer};
+=======
+use crate::cli::completing;
 use crate::optimizer::Optimizer;
+>>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
 use at::Place;
+use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
+use mlc_files::Named;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
     /// A model, or the name of a law or operator.
+    #[arg(add = ArgValueCompleter::new(completing::models_and_declarations))]
     what: String,
     /// What the result is to run on: `standard` for ONNX models, else `cpu`.
-    #[arg(long)]
+    #[arg(long, add = ArgValueCompleter::new(completing::targets))]
     target: Option<String>,
     /// What each law gains: the model is optimised once more without it, one law after another.
     #[arg(long)]
     gains: bool,
     /// Why a law did not fire, or an operator is not in the result.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completing::declarations))]
     why_not: Option<String>,
     /// The node of the model that is asked about; all by default.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = ArgValueCompleter::new(completing::nodes))]
     at: Option<String>,
     /// Leave nothing out: unchanged kernels, every name, equations of the proof.
     #[arg(long)]
@@ -39,6 +48,10 @@ pub struct Args {
     /// Run both sides of every equation of the proof on seeded inputs.
     #[arg(long)]
     replay: bool,
+    /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. The
+    /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at"])]
+    html: Option<PathBuf>,
     #[command(flatten)]
     shapes: ShapeOptions,
     #[command(flatten)]
@@ -71,7 +84,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     }
     let reads: Vec<_> =
         [("MODEL", path.as_path())].into_iter().chain(args.tuning.files()).collect();
-    args.common.begin(&reads, &[])?;
+    let writes: Vec<Named<'_>> = named("--html", &args.html).into_iter().collect();
+    args.common.begin(&reads, &writes)?;
     let mut model = load_for(&path, &args.common, &args.shapes)?;
     explain::name_all(&mut model.program, &model.library);
     let place = args.at.as_deref().map(|at| at::find(&model, at)).transpose()?;
@@ -86,6 +100,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut options = args.tuning.options(target, &args.common)?;
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();
+    // The page says how far the result is from the model as read.
+    options.self_check = args.html.is_some();
     let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
     let optimized = optimizer.optimize(&model)?;
     if let Some(name) = &args.why_not {
@@ -102,6 +118,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     if let Some(at) = &at {
         explanation.keep_only(at);
     }
+    if let Some(to) = &args.html {
+        draw(&args, &optimized, &explanation, to)?;
+        if mlc_files::is_output_stream(to) {
+            progress::done();
+            return Ok(Findings::Nothing);
+        }
+    }
     args.common.report(&explanation)?;
     progress::done();
     args.common.screen.print(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
@@ -109,6 +132,24 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         return replay(optimized.result(), &model.library, &args.common);
     }
     Ok(Findings::Nothing)
+}
+
+/// Writes the page.
+fn draw(
+    args: &Args,
+    optimized: &OptimizedModel,
+    explanation: &Explanation,
+    to: &Path,
+) -> anyhow::Result<()> {
+    // Many files are called alike: the folder tells them apart.
+    let parts: Vec<_> = Path::new(&args.what).iter().rev().take(2).collect();
+    let title: Vec<_> = parts.iter().rev().map(|p| p.to_string_lossy()).collect();
+    let title = title.join("/");
+    let measured = args.tuning.measure.is_some().then(|| optimized.kernel_times()).transpose()?;
+    let measured = measured.flatten();
+    let gains = args.gains.then_some(explanation);
+    let asked = Asked { title: &title, raw: None, measured: measured.as_deref(), gains };
+    Ok(mlc_files::write(to, optimized.html_of(&asked)?.as_bytes())?)
 }
 
 /// What is said of a node that the program as read does not have.

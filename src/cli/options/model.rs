@@ -4,12 +4,14 @@ use super::super::common::{Common, named};
 use super::shapes::ShapeOptions;
 use crate::calibrate::machine::Hardware;
 use crate::calibrate::{costs, store};
+use crate::cli::completing;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::model::{Model, Reader};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::options::Guard;
 use crate::profile;
+use clap_complete::ArgValueCompleter;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
@@ -90,6 +92,7 @@ pub(crate) fn library(common: &Common) -> Result<Arc<Library>, Error> {
 
 /// The options that decide how a model is optimised.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "How to optimise")]
 pub struct Tuning {
     /// Which laws may fire, by how far they may stray.
     #[arg(long, value_enum, default_value = "reorder")]
@@ -98,7 +101,7 @@ pub struct Tuning {
     #[arg(long, value_enum, default_value = "latency")]
     pub objective: crate::pipeline::options::Objective,
     /// A law that must not fire; may be given several times.
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "LAW", add = ArgValueCompleter::new(completing::laws))]
     pub without: Vec<String>,
     /// Most nodes that the e-graph takes.
     #[arg(long, default_value_t = Limits::default().nodes)]

@@ -9,6 +9,7 @@ use mlc_dsl::library::Library;
 
 /// Arguments.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Where to run")]
 pub struct Place {
     /// Where to run.
     #[arg(long, value_enum, default_value = "cpu")]

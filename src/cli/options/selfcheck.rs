@@ -15,6 +15,7 @@ use std::path::Path;
 
 /// Arguments of the self-check.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Checks of the result")]
 pub struct Checking {
     /// Skip the comparison of the result with the model.
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 /// Arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "How to read the model")]
 pub struct ShapeOptions {
     /// The shape of an input, as `image=1,3,224,224`, or the extent of a symbol, as `batch=1`, or which extents come for it, as `seq=1..512`:
     /// it stays open, and the result is the best for these; may be given several times.

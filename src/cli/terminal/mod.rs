@@ -39,6 +39,7 @@ enum Taken {
 
 /// Arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "What is printed")]
 pub struct Screen {
     /// When to use colours.
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]

@@ -6,6 +6,7 @@ use super::{Loops, import_with_opaque_nodes};
 use crate::raw::{RawModel, RawNode, RawValueInfo};
 use mlc_dsl::ir::{NodeKind, Program, Type, Value};
 use mlc_dsl::library::Library;
+use std::collections::HashMap;
 
 /// What the value of a result is read as.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,20 +35,32 @@ pub fn read_as(
 ) -> Option<Result<ReadNode, ImportError>> {
     let is_it = |n: &&RawNode| n.name == name || n.outputs.iter().any(|o| o == name);
     let node = raw.graph.nodes.iter().find(is_it).filter(|_| !name.is_empty())?;
-    let results = node.outputs.iter().filter(|o| !o.is_empty());
-    let outputs = results.clone().map(|o| RawValueInfo { name: o.clone(), ..Default::default() });
+    Some(read_each(raw, library, &[node]).map(|mut read| (node.label(), read.swap_remove(0))))
+}
+
+/// For each of these nodes of a model what each of its results is read as.
+///
+/// # Errors
+/// What comes before one of them is not readable.
+pub fn read_each(
+    raw: &RawModel,
+    library: &Library,
+    nodes: &[&RawNode],
+) -> Result<Vec<Vec<(String, ReadAs)>>, ImportError> {
+    let named = |o: &&String| !o.is_empty();
+    let outputs = nodes.iter().flat_map(|n| n.outputs.iter().filter(named));
+    let outputs = outputs.map(|o| RawValueInfo { name: o.clone(), ..Default::default() });
     let mut model = raw.clone();
     model.graph.outputs = outputs.collect();
-    let imported = import_with_opaque_nodes(model, library, &Default::default(), Loops::default());
-    Some(imported.map(|imported| {
-        let program = &imported.program;
-        let of = |name: &String| {
-            let found = program.outputs.iter().find(|(n, _)| n == name);
-            let read = found.map_or(ReadAs::Node(origin(node).into()), |(_, v)| value(program, *v));
-            (name.clone(), read)
-        };
-        (node.label(), results.map(of).collect())
-    }))
+    let imported = import_with_opaque_nodes(model, library, &Default::default(), Loops::default())?;
+    let program = &imported.program;
+    let found: HashMap<&String, Value> = program.outputs.iter().map(|(n, v)| (n, *v)).collect();
+    let of = |node: &RawNode, name: &String| {
+        let read = found.get(name).map(|v| value(program, *v));
+        (name.clone(), read.unwrap_or_else(|| ReadAs::Node(origin(node).into())))
+    };
+    let of = |node: &&RawNode| node.outputs.iter().filter(named).map(|o| of(node, o)).collect();
+    Ok(nodes.iter().map(of).collect())
 }
 
 fn value(program: &Program, v: Value) -> ReadAs {

@@ -52,7 +52,7 @@ impl NodeValue {
 }
 
 /// What a node is called in the program: its name, or its first result.
-pub(crate) fn origin(node: &RawNode) -> &str {
+pub fn origin(node: &RawNode) -> &str {
     let first = || node.outputs.iter().find(|o| !o.is_empty());
     if node.name.is_empty() { first().unwrap_or(&node.name) } else { &node.name }
 }

@@ -252,6 +252,35 @@ pub struct Reported {
     text: std::sync::Arc<str>,
 }
 
+impl Reported {
+    /// What is wrong with the law, or suspicious, if anything is.
+    pub fn diag(&self) -> Option<&Diag> {
+        self.diag.as_ref()
+    }
+
+    /// How it is known that it holds.
+    fn ground(&self) -> String {
+        let Outcome::Holds(evidence) = &self.verdict.outcome else { return String::new() };
+        match &evidence.exactness {
+            Exactness::Everywhere => "proved for every rank and size".into(),
+            Exactness::Proved { bits, .. } => {
+                format!("proved for the ranks and sizes tried (error below 2^-{bits})")
+            }
+            Exactness::Shared { law } => format!("shown by `{law}`, of the same schema"),
+            Exactness::Defined => "it says what a definition means".into(),
+            Exactness::Sampled { .. } => format!("by {} samples", evidence.samples),
+        }
+    }
+
+    /// Where the law is false.
+    pub fn counterexample(&self) -> Option<&Counterexample> {
+        match &self.verdict.outcome {
+            Outcome::Fails(c) => Some(c),
+            Outcome::Holds(_) | Outcome::NoSample { .. } => None,
+        }
+    }
+}
+
 /// What is found about a library.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckReport {
@@ -319,6 +348,15 @@ impl CheckReport {
     /// True if every law holds.
     pub fn sound(&self) -> bool {
         self.fail == 0 && self.no_sample == 0
+    }
+
+    /// What was found, on one line, which is the same on every machine.
+    pub fn summary(&self) -> String {
+        match (self.laws.as_slice(), self.hold, self.fail + self.no_sample) {
+            ([one], 1, _) => format!("the law holds: {}", one.ground()),
+            (_, n, 0) => format!("all {n} laws hold: {}", self.grounds()),
+            (_, n, wrong) => format!("{n} of {} laws hold", n + wrong),
+        }
     }
 
     /// The report for people: every law that does not hold or is suspicious, then the count.
