@@ -10,7 +10,7 @@ use crate::graph::language::{ENode, Head};
 use crate::matcher::flatten::FlatViewCache;
 use crate::matcher::{Binding, Matcher, PartialMatch};
 use egg::Id;
-use mlc_dsl::library::{CallId, Law, OpClass};
+use mlc_dsl::library::{CallId, ErrorClass, Law, OpClass};
 use mlc_dsl::pattern::{PatId, PatKind};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -62,7 +62,7 @@ pub(super) fn search_all(
             if waits || start.elapsed() > limits.time {
                 continue;
             }
-            if !r.needs.iter().all(|c| index.present.contains(c)) {
+            if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
                 let (found, time) = (Vec::new(), Duration::ZERO);
                 out.push(PatternSearch { runner: i, found, over: false, steps: 0, time });
                 continue;
@@ -106,16 +106,16 @@ fn run_on_threads<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> 
 pub(super) struct ClassIndex<'c> {
     changes: &'c ChangeTracker,
     operators: &'c OperatorsBelow,
-    /// Operators of all classes.
-    present: HashSet<CallId>,
     /// Classes by the operators of their nodes, in id order.
     by_call: HashMap<Option<CallId>, Vec<Id>>,
+    /// The same without arithmetic of constants.
+    unfolded: HashMap<Option<CallId>, Vec<Id>>,
     /// Classes by an operator and what it is applied to, in id order.
     users: HashMap<(CallId, Id), Vec<Id>>,
 }
 
-/// Classes that the program may be computed by. What a refused match left behind is not among them, nor does a pattern begin at arithmetic of
-/// constants: however it is spelled, it is folded.
+/// Classes that the program may be computed by. What a refused match left behind is not among them. Arithmetic of constants is folded however it
+/// is spelled: laws that round otherwise do not begin there. Those of the normal form, and exact ones, do, and give others what they match inside.
 pub(super) fn index<'c>(
     graph: &Graph,
     reachable: &[Id],
@@ -124,7 +124,7 @@ pub(super) fn index<'c>(
 ) -> ClassIndex<'c> {
     let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
-    let mut present = HashSet::new();
+    let mut unfolded: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     for &id in reachable {
         let mut calls: Vec<Option<CallId>> = Vec::new();
         let folded = graph.facts(id).is_foldable;
@@ -133,10 +133,7 @@ pub(super) fn index<'c>(
                 calls.push(None);
                 continue;
             };
-            present.insert(c);
-            if !folded || graph.library.call(c).class != OpClass::Pointwise {
-                calls.push(Some(c));
-            }
+            calls.push(Some(c));
             for &a in &n.args {
                 let of = users.entry((c, graph.egg.find(a))).or_default();
                 if of.last() != Some(&id) {
@@ -148,9 +145,13 @@ pub(super) fn index<'c>(
         calls.dedup();
         for c in calls {
             by_call.entry(c).or_default().push(id);
+            let is_arithmetic = |c| graph.library.call(c).class == OpClass::Pointwise;
+            if !folded || !c.is_some_and(is_arithmetic) {
+                unfolded.entry(c).or_default().push(id);
+            }
         }
     }
-    ClassIndex { changes, operators, present, by_call, users }
+    ClassIndex { changes, operators, by_call, unfolded, users }
 }
 
 pub(super) fn fingerprint(graph: &Graph, f: &PendingMatch) -> u64 {
@@ -249,7 +250,10 @@ impl Search<'_> {
             PatKind::Broadcast(..) => self.graph.structural.broadcast,
             PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => None,
         };
-        self.index.by_call.get(&call).map_or(&[], Vec::as_slice)
+        let index = self.index;
+        let keeps = self.runner.compiled.normal || self.law.error == ErrorClass::Exact;
+        let classes = if keeps { &index.by_call } else { &index.unfolded };
+        classes.get(&call).map_or(&[], Vec::as_slice)
     }
 
     /// Matches root `i` and those after it; at least one of all must have changed.
