@@ -23,7 +23,11 @@ pub(crate) use html::{Asked, page};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_explore::{Explored, ProofStep, Reason, progress};
+<<<<<<< HEAD
+use mlc_explore::{Explored, Extracted, ProofStep, Reason};
+=======
+use mlc_explore::{Reason, progress};
+>>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
 use regions::{Credit, Priced};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
@@ -141,6 +145,8 @@ fn priced<'a>(o: &'a Optimized, evaluation: &'a Evaluation<'_>) -> (Priced<'a>, 
 struct Noted<'a> {
     /// The search that found it.
     explored: &'a Explored,
+    /// Its number among the searches.
+    search: usize,
     step: ProofStep,
     /// The law, or what else it is.
     name: String,
@@ -156,32 +162,42 @@ impl Noted<'_> {
     }
 }
 
-/// The steps that the result rests on.
+/// The searches that led to the result, in their order, with the names of the nodes that each node stands for besides.
+fn searches(o: &Optimized) -> Vec<(&Explored, &Extracted, &[Vec<String>])> {
+    // What a later search begins with has the names of the model's nodes, too.
+    let early = o.early.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
+    let main = std::iter::once((&o.explored, &o.extracted, o.copies.as_slice()));
+    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
+    early.chain(main).chain(late).collect()
+}
+
+/// The steps that the result rests on, search by search.
 fn noted<'a>(o: &'a Optimized, library: &Library) -> Vec<Noted<'a>> {
     let mut all = Vec::new();
     if o.is_kept() {
         return all;
     }
-    let explored = &o.explored;
-    let mut steps = explored.prove_with_few_laws(&o.extracted).unwrap_or_default().steps;
-    let names = names(&explored.source);
-    // Equations hold between classes: what was found equal beneath them is left out, and so may be the law that a layer, or a
-    // layout, is from.
-    steps.extend(explored.introductions(&o.extracted));
-    steps.sort_unstable();
-    steps.dedup();
-    let copies = |n: NodeId| o.copies.get(n.0 as usize).map_or(&[][..], Vec::as_slice);
-    let places = explored.places(&steps).into_iter().zip(explored.touched(&steps));
-    for (&step, (place, touched)) in steps.iter().zip(places) {
-        let mut nodes = Vec::new();
-        for n in place.into_iter().chain(touched) {
-            let named = std::iter::once(names[n.0 as usize].to_string());
-            let named = named.chain(copies(n).iter().cloned()).filter(|n| !n.is_empty());
-            nodes.extend(named);
+    for (search, (explored, extracted, copies)) in searches(o).into_iter().enumerate() {
+        let mut steps = explored.prove_with_few_laws(extracted).unwrap_or_default().steps;
+        let names = names(&explored.source);
+        // Equations hold between classes: what was found equal beneath them is left out, and so may be the law that a layer, or a
+        // layout, is from.
+        steps.extend(explored.introductions(extracted));
+        steps.sort_unstable();
+        steps.dedup();
+        let copies = |n: NodeId| copies.get(n.0 as usize).map_or(&[][..], Vec::as_slice);
+        let places = explored.places(&steps).into_iter().zip(explored.touched(&steps));
+        for (&step, (place, touched)) in steps.iter().zip(places) {
+            let mut nodes = Vec::new();
+            for n in place.into_iter().chain(touched) {
+                let named = std::iter::once(names[n.0 as usize].to_string());
+                let named = named.chain(copies(n).iter().cloned()).filter(|n| !n.is_empty());
+                nodes.extend(named);
+            }
+            let name = names::reason(library, step.reason);
+            let place = place.map(|n| names[n.0 as usize].to_string());
+            all.push(Noted { explored, search, step, name, place, nodes });
         }
-        let name = names::reason(library, step.reason);
-        let place = place.map(|n| names[n.0 as usize].to_string());
-        all.push(Noted { explored, step, name, place, nodes });
     }
     all
 }

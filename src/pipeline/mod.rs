@@ -23,7 +23,7 @@ pub use planning::{plan, plan_as_read, plan_with, prices, target};
 pub use report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
-pub use result::{Found, Optimized};
+pub use result::{Found, Optimized, Searched};
 pub use search::{search, variants};
 
 use crate::error::Error;

@@ -21,6 +21,8 @@ pub struct Optimized {
     pub explored: Explored,
     /// What was extracted, before constants were folded.
     pub extracted: Extracted,
+    /// The searches with the early laws alone, each of which began with the result of the one before, and what they gave.
+    pub early: Vec<Searched>,
     /// For each node of the program that the e-graph is of: names of the nodes that it stands for besides, where a block was
     /// explored once for all its copies.
     pub copies: Vec<Vec<String>>,
@@ -35,6 +37,9 @@ pub struct Found {
     /// The plan of the program as read, on the same target and at the same prices.
     pub as_read: Plan,
 }
+
+/// A search, and what it gave.
+pub type Searched = (Explored, Extracted);
 
 impl Optimized {
     /// True if the result is the program as read.

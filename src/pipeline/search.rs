@@ -6,9 +6,10 @@ use crate::pipeline::laws::active_laws;
 use crate::pipeline::options::{Objective, Options};
 use crate::pipeline::planning::target;
 use crate::pipeline::report::{Clock, kernels, peak_process_bytes, report};
-use crate::pipeline::result::{Found, Optimized};
+use crate::pipeline::result::{Found, Optimized, Searched};
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::pattern::{is_early, is_normal};
 use mlc_dsl::plan::Plan;
 use mlc_explore::constants::folding::{self, ConstantMemo};
 use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
@@ -44,7 +45,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         .sizes()
         .map(|size| at(first, size).jittered(options.costing.jitter))
         .collect();
-    let main = evaluation.prices.first().works().size().clone();
+    let (main, sizes) = (evaluation.prices.first().works().size().clone(), all.len());
     all.extend(
         options
             .objective
@@ -54,8 +55,11 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     );
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
+    let (begun, early) = begin_with(&source, library, &laws, &limits, &all[0])?;
+    let begin = begun.as_ref().unwrap_or(&source);
+    clock.stage("early laws");
     let shared = if options.share_blocks {
-        shared(&source, library, &laws, options, &limits, &all, &mut clock)?
+        shared(begin, library, &laws, options, &limits, &all, &mut clock)?
     } else {
         None
     };
@@ -64,7 +68,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     let rest = match &shared {
         Some(s) if s.one_for_all => Some(&s.extracted[0].program),
         Some(s) if !is_small(&s.explored, s.copies) => None,
-        _ => Some(&source),
+        _ => Some(begin),
     };
     let whole = rest.map(|program| -> Result<(Explored, Vec<Extracted>), Error> {
         let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
@@ -79,7 +83,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         (Some(s), Some(whole)) if whole.1[0].cost < s.extracted[0].cost * (1.0 - SAME) => whole,
         (Some(s), _) => {
             notes.push(s.note());
-            copies = s.named(&source);
+            copies = s.named(begin);
             (s.explored, s.extracted)
         }
         (None, Some(whole)) => whole,
@@ -125,8 +129,58 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     report.peak_process_bytes = peak_process_bytes();
     let as_read = plain.plan.clone();
     let plan = chosen.plan;
-    let optimized = Optimized { source, program, plan, explored, extracted, copies, report };
+    let optimized =
+        Optimized { source, program, plan, explored, extracted, early, copies, report };
     Ok(Found { optimized, as_read })
+}
+
+/// What the search begins with, if an early law applies, and how it was found: the result of first searches, each of which begins with that of the one
+/// before. Sums of many terms have too many parts for one search to meet them all.
+fn begin_with(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+) -> Result<(Option<Program>, Vec<Searched>), Error> {
+    let (mut begin, mut searches): (Option<Program>, _) = (None, vec![]);
+    for _ in 0..FIRST_SEARCHES {
+        let from = begin.as_ref().unwrap_or(source);
+        let Some((better, search)) = first_search(from, library, laws, limits, prices)? else {
+            break;
+        };
+        begin = Some(better);
+        searches.push(search);
+    }
+    Ok((begin, searches))
+}
+
+/// The result of a search with the early laws and the normal form alone, and the search, if an early law applies.
+fn first_search(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+) -> Result<Option<(Program, Searched)>, Error> {
+    let law = |l: u32| &library.laws[l as usize];
+    let early: Vec<u32> =
+        laws.iter().copied().filter(|&l| is_early(law(l)) || is_normal(law(l))).collect();
+    if !early.iter().any(|&l| is_early(law(l))) {
+        return Ok(None);
+    }
+    // Most of what these laws make is smaller than what it stands for, but stands beside it.
+    let limits = Limits { nodes: limits.nodes.max(GROWTH * source.nodes.len()), ..limits.clone() };
+    let mut explored = explore(library.clone(), source.clone(), &early, &limits);
+    if !explored.profiles.iter().any(|(l, p)| is_early(law(*l)) && p.applications > 0) {
+        return Ok(None);
+    }
+    let extracted = explored.extract(prices, &QUICK)?;
+    let is_better = extracted.source_cost.is_none_or(|before| extracted.cost < before);
+    if !is_better {
+        return Ok(None);
+    }
+    Ok(Some((folding::fold(&extracted.program, library)?, (explored, extracted))))
 }
 
 /// The operators of a program's applications.
@@ -170,6 +224,12 @@ pub fn variants(
     };
     prices_off.iter().map(&mut plan).collect()
 }
+
+/// First searches at most.
+const FIRST_SEARCHES: usize = 8;
+
+/// Nodes of the first search for each of the program.
+const GROWTH: usize = 6;
 
 /// Steps that extraction may take to compare the places where a block can be cut.
 const QUICK: GreedyDag = GreedyDag { steps: 1_000_000 };

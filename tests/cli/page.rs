@@ -116,7 +116,7 @@ fn a_page_says_what_became_of_every_node() {
     let laws = data["laws"].as_array().expect("a list");
     assert!(laws.iter().any(|l| l["text"].as_str().is_some_and(|t| t.contains("matmul"))));
     assert!(data["drawings"].as_array().is_some_and(|d| !d.is_empty()));
-    assert!(data["search"]["rounds"].as_array().is_some_and(|r| !r.is_empty()));
+    assert!(data["searches"][0]["rounds"].as_array().is_some_and(|r| !r.is_empty()));
     assert!(data["summary"]["self_check_error"].is_number());
 }
 

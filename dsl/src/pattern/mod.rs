@@ -260,6 +260,11 @@ pub fn is_normal(law: &Law) -> bool {
     law.origin == LawOrigin::Rule && has_mark(law, Mark::Normal)
 }
 
+/// True if a law takes part in the first search, too.
+pub fn is_early(law: &Law) -> bool {
+    has_mark(law, Mark::Early)
+}
+
 /// True if a law chooses a layout or moves a change of layouts.
 pub fn is_layout(law: &Law) -> bool {
     has_mark(law, Mark::Layout)

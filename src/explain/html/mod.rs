@@ -15,7 +15,7 @@ mod repeats;
 mod steps;
 
 use super::regions::{KernelLine, Region, lines};
-use super::{Explanation, noted, priced, told};
+use super::{Explanation, noted, priced, searches, told};
 use crate::error::Error;
 use crate::kernel_times::KernelTime;
 use crate::pipeline::Optimized;
@@ -81,7 +81,7 @@ struct Page<'a> {
     /// Steps that are told without a drawing since there are too many.
     undrawn: usize,
     left_out: Vec<LeftOut>,
-    search: Search,
+    searches: Vec<Search>,
     barred: Vec<Barred>,
 }
 
@@ -191,7 +191,7 @@ pub fn page(
         drawings: steps.drawings,
         undrawn: steps.undrawn,
         left_out,
-        search: history(o, library),
+        searches: history(o, library),
         barred: laws::barred(o, library, options),
     };
     Ok(written(asked.title, &page))
@@ -303,23 +303,25 @@ fn region_items<'a>(
     explanation.regions.iter().zip(proofs).zip(rivals).map(of).collect()
 }
 
-/// What the search did, round by round.
-fn history(o: &Optimized, library: &Library) -> Search {
-    let explored = &o.explored;
-    let (nodes, classes) = explored.size();
-    let mut equations = vec![0; explored.sizes.len()];
-    let mut laws = Vec::new();
-    for (law, profile) in explored.profiles.iter().filter(|(_, p)| p.applications > 0) {
-        let own = explored.equations_of(*law);
-        for step in &own {
-            if let Some(n) = equations.get_mut((step.round as usize).saturating_sub(1)) {
-                *n += 1;
+/// What the searches did, round by round.
+fn history(o: &Optimized, library: &Library) -> Vec<Search> {
+    let search = |(explored, _, _): (&mlc_explore::Explored, _, _)| {
+        let (nodes, classes) = explored.size();
+        let mut equations = vec![0; explored.sizes.len()];
+        let mut laws = Vec::new();
+        for (law, profile) in explored.profiles.iter().filter(|(_, p)| p.applications > 0) {
+            let own = explored.equations_of(*law);
+            for step in &own {
+                if let Some(n) = equations.get_mut((step.round as usize).saturating_sub(1)) {
+                    *n += 1;
+                }
             }
+            let name = library.laws[*law as usize].name.to_string();
+            laws.push((name, profile.matches, own.len()));
         }
-        let name = library.laws[*law as usize].name.to_string();
-        laws.push((name, profile.matches, own.len()));
-    }
-    laws.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)));
-    let (stop, rounds) = (explored.stop.to_string(), explored.sizes.clone());
-    Search { stop, nodes, classes, rounds, equations, laws }
+        laws.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)));
+        let (stop, rounds) = (explored.stop.to_string(), explored.sizes.clone());
+        Search { stop, nodes, classes, rounds, equations, laws }
+    };
+    searches(o).into_iter().map(search).collect()
 }

@@ -39,7 +39,7 @@ function steps(list, title = "Steps of the proof") {
     const place = step.round === 0 ? "while it was read" : `round ${step.round}`;
     body.replaceChildren(
       el("p", {}, `${at + 1} of ${list.length}: `, lawLink(data.laws[step.law].name), " ", classTag(data.laws[step.law].class),
-        el("span", { class: "faint" }, ` ${place}`)),
+        el("span", { class: "faint" }, ` search ${step.search + 1}, ${place}`)),
       ...(drawing ? [
         el("p", { class: "faint" }, "what was there"), drawnTerm(drawing.left, "before the step"),
         el("p", { class: "faint" }, "what it equals"), drawnTerm(drawing.right, "after the step"),

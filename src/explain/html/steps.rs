@@ -26,6 +26,8 @@ const FOLDED: u64 = 4 << 20;
 pub(super) struct Step {
     /// The law, by its number on the page.
     pub law: usize,
+    /// The number of the search.
+    pub search: usize,
     pub round: u32,
     /// Items of the model.
     pub nodes: Vec<usize>,
@@ -104,17 +106,20 @@ pub(super) fn steps(
         let text = || (n.explored.term(n.step.left), n.explored.term(n.step.right));
         out.steps.push(Step {
             law: law(&n.name),
+            search: n.search,
             round: n.step.round,
             nodes: nodes.into_iter().collect(),
             drawing,
             text: drawing.is_none().then(text),
         });
     }
-    if let Some(first) = drawn.first() {
-        let steps: Vec<ProofStep> = drawn.iter().map(|n| n.step).collect();
-        let mut errors = runs.errors(first.explored, &steps).into_iter();
-        out.drawings.iter_mut().for_each(|d| d.error = errors.next().flatten());
-    }
+    // Steps stand search by search.
+    let mut errors = drawn.chunk_by(|a, b| a.search == b.search).flat_map(|all| {
+        let steps: Vec<ProofStep> = all.iter().map(|n| n.step).collect();
+        runs.errors(all[0].explored, &steps)
+    });
+    out.drawings.iter_mut().for_each(|d| d.error = errors.next().flatten());
+    drop(errors);
     out
 }
 

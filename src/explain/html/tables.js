@@ -161,15 +161,18 @@ function bars(values, label) {
 }
 
 function historyView() {
-  const s = data.search;
   return [
     el("h2", {}, "How the search went"),
-    el("p", {}, `${plural(s.rounds.length, "round")}; ended: ${s.stop}. At the end ${plural(s.nodes, "node")} in ${plural(s.classes, "class", "classes")}.`),
-    el("h3", {}, "Nodes of the e-graph after each round"), bars(s.rounds, "nodes by round"),
-    el("h3", {}, "Equations that laws asserted in each round"), bars(s.equations, "equations by round"),
-    el("h3", {}, "By law"),
-    table([["law"], ["matches", "number"], ["equations", "number"]], s.laws.slice(0, 60).map(([name, matches, equations]) => [lawLink(name), matches, equations])),
-    s.laws.length > 60 ? el("p", { class: "faint" }, `and ${s.laws.length - 60} laws with fewer equations`) : null,
+    data.searches.length ? null : el("p", {}, "No search led to the result."),
+    data.searches.map((s, i) => [
+      data.searches.length > 1 ? el("h2", {}, `Search ${i + 1} of ${data.searches.length}`) : null,
+      el("p", {}, `${plural(s.rounds.length, "round")}; ended: ${s.stop}. At the end ${plural(s.nodes, "node")} in ${plural(s.classes, "class", "classes")}.`),
+      el("h3", {}, "Nodes of the e-graph after each round"), bars(s.rounds, "nodes by round"),
+      el("h3", {}, "Equations that laws asserted in each round"), bars(s.equations, "equations by round"),
+      el("h3", {}, "By law"),
+      table([["law"], ["matches", "number"], ["equations", "number"]], s.laws.slice(0, 60).map(([name, matches, equations]) => [lawLink(name), matches, equations])),
+      s.laws.length > 60 ? el("p", { class: "faint" }, `and ${s.laws.length - 60} laws with fewer equations`) : null,
+    ]),
   ];
 }
 
