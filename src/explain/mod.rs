@@ -23,11 +23,7 @@ pub(crate) use html::{Asked, page};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-<<<<<<< HEAD
-use mlc_explore::{Explored, Extracted, ProofStep, Reason};
-=======
-use mlc_explore::{Reason, progress};
->>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
+use mlc_explore::{Explored, Extracted, ProofStep, Reason, progress};
 use regions::{Credit, Priced};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;

@@ -50,7 +50,7 @@ fn rounds(library: &Library, target: &TargetItem, options: &Options, law: &Law) 
 }
 
 /// Why a law is not searched with the others.
-pub fn why_off(library: &Library, options: &Options, source: &Program, index: u32) -> String {
+pub fn why_off(library: &Library, options: &Options, index: u32) -> String {
     let law = &library.laws[index as usize];
     if options.without.iter().any(|w| law.answers_to(w)) {
         return "it is turned off by `--without`".into();

@@ -45,7 +45,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         .sizes()
         .map(|size| at(first, size).jittered(options.costing.jitter))
         .collect();
-    let (main, sizes) = (evaluation.prices.first().works().size().clone(), all.len());
+    let main = evaluation.prices.first().works().size().clone();
     all.extend(
         options
             .objective
@@ -129,8 +129,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     report.peak_process_bytes = peak_process_bytes();
     let as_read = plain.plan.clone();
     let plan = chosen.plan;
-    let optimized =
-        Optimized { source, program, plan, explored, extracted, early, copies, report };
+    let optimized = Optimized { source, program, plan, explored, extracted, early, copies, report };
     Ok(Found { optimized, as_read })
 }
 

@@ -6,13 +6,9 @@ use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
-<<<<<<< HEAD
+use crate::cli::completing;
 use crate::explain::{Asked, Explanation};
 use crate::optimizer::{OptimizedModel, Optimizer};
-=======
-use crate::cli::completing;
-use crate::optimizer::Optimizer;
->>>>>>> 4333de406de2c7d417a290a8a5a82f31c267ba68
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;

@@ -1,5 +1,6 @@
 //! Search: the new matches of every pattern in one round, on several threads. Reads the e-graph, and changes nothing.
 
+use super::apply::contradicted;
 use super::operators_below::{Needed, OperatorsBelow};
 use super::search_steps::StepBudget;
 use super::{ChangeTracker, PatternRunner, PendingMatch, Turn};
@@ -8,7 +9,6 @@ use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
 use crate::matcher::flatten::FlatViewCache;
 use crate::matcher::{Binding, Matcher, PartialMatch};
-use super::apply::contradicted;
 use egg::Id;
 use mlc_dsl::library::{CallId, ErrorClass, Law, OpClass};
 use mlc_dsl::pattern::{PatId, PatKind};
