@@ -36,6 +36,9 @@ use std::time::{Duration, Instant};
 /// time.
 const MATCHES: usize = 2_000;
 
+/// Rounds of layouts between two rounds of all laws, more than a chain of operators needs. What goes on longer waits for other laws.
+const LAYOUT_ROUNDS: u32 = 24;
+
 /// Places kept of each clause's refusals.
 const REFUSED: usize = 16;
 
@@ -168,7 +171,7 @@ pub(super) struct PendingMatch {
 /// Runs the laws of these indices until nothing is new or a limit is hit.
 pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation {
     let mut s = Saturator::new(graph, laws, limits);
-    let (mut rounds, mut turn) = (0, s.first_turn());
+    let (mut rounds, mut layouts, mut turn) = (0, 0, s.first_turn());
     let stop = loop {
         if turn == Turn::All && rounds == limits.rounds {
             break Stop::Rounds;
@@ -179,10 +182,16 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             break stop;
         }
         turn = match turn {
-            Turn::Layouts if round.news => Turn::Layouts,
+            Turn::Layouts if round.news && layouts < LAYOUT_ROUNDS => {
+                layouts += 1;
+                Turn::Layouts
+            }
             Turn::Layouts => Turn::All,
             Turn::All if !round.news && !round.banned => break Stop::Saturated,
-            Turn::All => s.first_turn(),
+            Turn::All => {
+                layouts = 0;
+                s.first_turn()
+            }
         };
     };
     let profiles = profiles(s.runners, s.idle);

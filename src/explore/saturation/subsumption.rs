@@ -2,7 +2,8 @@
 //!
 //! Laws move factors and terms into constants by many ways, each of which rounds otherwise and is a class of its own; what reads
 //! them would be there once for each. A node that is dropped is neither matched nor extracted; what it is equal to stays. Never
-//! drops a node of the program as read, nor one whose constant is a number or repeats where the other's does not.
+//! drops a node of the program as read, nor one whose constant is a number or repeats where the other's does not. A node that computes
+//! its class from itself is dropped, too.
 
 use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
@@ -37,7 +38,7 @@ fn subsumed(graph: &Graph, class: Id) -> Vec<ENode> {
     let mut groups: HashMap<Key, Vec<&ENode>> = HashMap::new();
     let mut gone = vec![];
     for node in nodes {
-        if is_itself(graph, node, class) && !of_source(graph, node) {
+        if is_itself(graph, node, class) {
             gone.push(node.clone());
         } else if is_commutative(graph, node) || node.args.iter().any(|&a| is_table(graph, a)) {
             groups.entry(key(graph, node)).or_default().push(node);
@@ -50,14 +51,15 @@ fn subsumed(graph: &Graph, class: Id) -> Vec<ENode> {
     gone
 }
 
-/// True for a class that is shifted or scaled by a number and is what it was.
+/// True for an operator that leaves a class as it is, as adding zero does. Nothing is computed by it, and laws that move something past it would do
+/// so again and again.
 fn is_itself(graph: &Graph, node: &ENode, class: Id) -> bool {
     let Head::Apply(call, _) = node.head else { return false };
-    let [a, b] = *node.args else { return false };
-    let call = graph.library.call(call);
-    let number = |id: Id| graph.facts(id).uniform.is_some();
-    let own = |id: Id| graph.egg.find(id) == class;
-    call.arithmetic().is_some() && (own(a) && number(b) || number(a) && own(b))
+    let own = |id: &Id| graph.egg.find(*id) == class;
+    let (own, others): (Vec<Id>, Vec<Id>) = node.args.iter().partition(|id| own(id));
+    graph.library.call(call).class == OpClass::Pointwise
+        && !own.is_empty()
+        && others.iter().all(|&id| graph.facts(id).is_constant)
 }
 
 fn is_commutative(graph: &Graph, node: &ENode) -> bool {
