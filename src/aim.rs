@@ -37,7 +37,7 @@ impl<'l> GivenLaws<'l> {
             options.fp.admits(law.error) && !options.without.iter().any(|w| law.answers_to(w))
         };
         let off = |i: usize| {
-            let why = || pipeline::why_off(library, options, &Program::default(), i as u32);
+            let why = || pipeline::why_off(library, options, i as u32);
             (!admits(&library.laws[i])).then(why)
         };
         let given: Vec<(usize, Option<String>)> =

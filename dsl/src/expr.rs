@@ -368,7 +368,7 @@ words! {
         Normal "normal" "the law rewrites the patterns of all others, too"
         Numbered "numbered" "what it matches as a product with a number has no other spelling"
         Early "early" "the law takes part in a first search, too, whose result the search begins with"
-        Late "late" "the law is applied to the result of the search, in a search of its own"
+        Layout "layout" "the law chooses a layout, or moves a change of layouts"
     }
 }
 

@@ -160,11 +160,10 @@ impl Noted<'_> {
 
 /// The searches that led to the result, in their order, with the names of the nodes that each node stands for besides.
 fn searches(o: &Optimized) -> Vec<(&Explored, &Extracted, &[Vec<String>])> {
-    // What a later search begins with has the names of the model's nodes, too.
+    // What the main search begins with has the names of the model's nodes, too.
     let early = o.early.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
     let main = std::iter::once((&o.explored, &o.extracted, o.copies.as_slice()));
-    let late = o.late.iter().map(|(explored, extracted)| (explored, extracted, &[][..]));
-    early.chain(main).chain(late).collect()
+    early.chain(main).collect()
 }
 
 /// The steps that the result rests on, search by search.

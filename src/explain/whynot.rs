@@ -150,7 +150,7 @@ fn story(
     let law = &library.laws[index as usize];
     let name = law.name.to_string();
     let Some((_, p)) = o.explored.profiles.iter().find(|(i, _)| *i == index) else {
-        let off = Some(pipeline::why_off(library, options, &o.source, index));
+        let off = Some(pipeline::why_off(library, options, index));
         return LawStory { law: name, off, ..LawStory::default() };
     };
     let label = |n: mlc_dsl::ir::NodeId| o.explored.source.node(n).origin.clone();

@@ -6,7 +6,6 @@ use crate::pipeline::options::{Fp, Options};
 use crate::pipeline::planning::target;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::{ErrorClass, Law, LawOrigin, Library, TargetItem};
-use mlc_dsl::pattern::is_late;
 use mlc_dsl::shown;
 use mlc_explore::UnusableOperators;
 use std::collections::BTreeSet;
@@ -51,7 +50,7 @@ fn rounds(library: &Library, target: &TargetItem, options: &Options, law: &Law) 
 }
 
 /// Why a law is not searched with the others.
-pub fn why_off(library: &Library, options: &Options, source: &Program, index: u32) -> String {
+pub fn why_off(library: &Library, options: &Options, index: u32) -> String {
     let law = &library.laws[index as usize];
     if options.without.iter().any(|w| law.answers_to(w)) {
         return "it is turned off by `--without`".into();
@@ -61,10 +60,6 @@ pub fn why_off(library: &Library, options: &Options, source: &Program, index: u3
         return format!("its error class is {}: `--fp {needed}` admits it", law.error);
     }
     let target = target(library, &options.target).ok();
-    let is_active = |t| active_laws(library, t, options, source).is_ok_and(|l| l.contains(&index));
-    if is_late(law) && target.as_ref().is_some_and(is_active) {
-        return "its turn comes in the result of the other laws, and only what it gains there is kept".into();
-    }
     match target.is_some_and(|t| rounds(library, &t, options, law)) {
         true => "its kernel may give other bits than its body, and `--fp exact` keeps them".into(),
         false => format!(

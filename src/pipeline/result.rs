@@ -26,8 +26,6 @@ pub struct Optimized {
     /// For each node of the program that the e-graph is of: names of the nodes that it stands for besides, where a block was
     /// explored once for all its copies.
     pub copies: Vec<Vec<String>>,
-    /// The search with the late laws, which began with what was extracted, and what it gave, if the result is from there.
-    pub late: Option<Searched>,
     /// What happened.
     pub report: Report,
 }

@@ -1,7 +1,7 @@
 //! The search: from a program to the best of the equal programs that exploration finds. Nothing is run or compared here.
 
 use crate::error::Error;
-use crate::pipeline::evaluation::{Candidate, Evaluation, distinct, is_same, stored};
+use crate::pipeline::evaluation::{Candidate, Evaluation, distinct, stored};
 use crate::pipeline::laws::active_laws;
 use crate::pipeline::options::{Objective, Options};
 use crate::pipeline::planning::target;
@@ -9,7 +9,7 @@ use crate::pipeline::report::{Clock, kernels, peak_process_bytes, report};
 use crate::pipeline::result::{Found, Optimized, Searched};
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::{CallId, Library};
-use mlc_dsl::pattern::{is_early, is_late, is_normal};
+use mlc_dsl::pattern::{is_early, is_normal};
 use mlc_dsl::plan::Plan;
 use mlc_explore::constants::folding::{self, ConstantMemo};
 use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
@@ -27,9 +27,7 @@ use std::sync::Arc;
 pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Result<Found, Error> {
     let mut clock = Clock::default();
     let target = target(library, &options.target)?;
-    let (late, laws): (Vec<u32>, Vec<u32>) = active_laws(library, &target, options, &source)?
-        .into_iter()
-        .partition(|&l| is_late(&library.laws[l as usize]));
+    let laws = active_laws(library, &target, options, &source)?;
     let model = options.costing.model(&target, &source);
     let mut notes = Vec::new();
     let evaluation = Evaluation::new(options, library, &source)?;
@@ -47,7 +45,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         .sizes()
         .map(|size| at(first, size).jittered(options.costing.jitter))
         .collect();
-    let (main, sizes) = (evaluation.prices.first().works().size().clone(), all.len());
+    let main = evaluation.prices.first().works().size().clone();
     all.extend(
         options
             .objective
@@ -55,13 +53,6 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
             .into_iter()
             .map(|aim| at(aim, &main).jittered(options.costing.jitter)),
     );
-    let with = |kernel, factor, size| {
-        at(first, size).with_model(model.clone().with_factor(kernel, factor))
-    };
-    let convolves = !late.is_empty() && plain.plan.kernels.iter().any(|k| k.name == CONV);
-    if convolves {
-        all.push(with(CONV, OF_CONV, &main));
-    }
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
     let (begun, early) = begin_with(&source, library, &laws, &limits, &all[0])?;
@@ -88,7 +79,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         Ok((explored, extracted))
     });
     let mut copies = vec![];
-    let (explored, mut extracted) = match (shared, whole.transpose()?) {
+    let (explored, extracted) = match (shared, whole.transpose()?) {
         (Some(s), Some(whole)) if whole.1[0].cost < s.extracted[0].cost * (1.0 - SAME) => whole,
         (Some(s), _) => {
             notes.push(s.note());
@@ -98,7 +89,6 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         (None, Some(whole)) => whole,
         (None, None) => return Err(Error::unexpected("nothing was explored")),
     };
-    let of_convolutions = if convolves { extracted.pop() } else { None };
     let mut found = distinct(extracted)
         .into_iter()
         .map(|e| Ok((evaluation.of_extracted(&e)?, e)))
@@ -108,21 +98,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         true => i,
         false => best,
     });
-    let (mut chosen, mut extracted) = found.swap_remove(best);
-    let lean: Vec<_> = evaluation.prices.sizes().map(|size| with(RELAYOUT, 0.0, size)).collect();
-    let prices = all[..sizes].iter().zip(&lean).flat_map(|(true_, lean)| [true_, lean]).collect();
-    let late = Late { laws: &late, prices, evaluation: &evaluation };
-    let mut of_late = None;
-    if let Some((better, search)) = late.search(&chosen, &chosen, library, &limits)? {
-        (chosen, of_late) = (better, Some(search));
-    }
-    if let Some(e) = of_convolutions.filter(|e| !is_same(&e.program, &extracted.program)) {
-        let start = evaluation.of_extracted(&e)?;
-        if let Some((better, search)) = late.search(&start, &chosen, library, &limits)? {
-            (chosen, extracted, of_late) = (better, e, Some(search));
-        }
-    }
-    clock.stage("late laws");
+    let (mut chosen, extracted) = found.swap_remove(best);
     let permitted = extracted.source_cost.is_some()
         || options.objective != Objective::Latency
         || operators_of(&plain.plan.program).all(|c| evaluation.prices.first().permits(c));
@@ -153,9 +129,7 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
     report.peak_process_bytes = peak_process_bytes();
     let as_read = plain.plan.clone();
     let plan = chosen.plan;
-    let late = of_late;
-    let optimized =
-        Optimized { source, program, plan, explored, extracted, early, copies, late, report };
+    let optimized = Optimized { source, program, plan, explored, extracted, early, copies, report };
     Ok(Found { optimized, as_read })
 }
 
@@ -208,50 +182,6 @@ fn first_search(
     Ok(Some((folding::fold(&extracted.program, library)?, (explored, extracted))))
 }
 
-/// The kernel that changes layouts, and that of convolutions, whose channels late laws put last: what it is priced at for a search that
-/// begins with convolutions where products take as long.
-const RELAYOUT: &str = "relayout";
-const CONV: &str = "conv";
-const OF_CONV: f64 = 0.8;
-
-/// A search with the late laws alone.
-struct Late<'a> {
-    laws: &'a [u32],
-    /// Of each size those that are true, and those at which layouts change for nothing: a chain of operators in another layout pays only as a whole,
-    /// and a search that is not exhaustive meets no part of it that does.
-    prices: Vec<&'a TargetPrices<'a>>,
-    evaluation: &'a Evaluation<'a>,
-}
-
-impl Late<'_> {
-    /// The best result of a search that begins at `start`, if it is better than `known`, and the search.
-    fn search(
-        &self,
-        start: &Candidate,
-        known: &Candidate,
-        library: &Arc<Library>,
-        limits: &Limits,
-    ) -> Result<Option<(Candidate, Searched)>, Error> {
-        if self.laws.is_empty() {
-            return Ok(None);
-        }
-        let mut explored = explore(library.clone(), start.plan.program.clone(), self.laws, limits);
-        if explored.steps() == 0 {
-            return Ok(None);
-        }
-        let mut best: Option<(Candidate, Extracted)> = None;
-        for prices in &self.prices {
-            let extractor = self.evaluation.options.extractor_for(prices);
-            let extracted = explored.extract(prices, &*extractor)?;
-            let found = self.evaluation.of_extracted(&extracted)?;
-            if found.beats(best.as_ref().map_or(known, |b| &b.0)) {
-                best = Some((found, extracted));
-            }
-        }
-        Ok(best.map(|(found, extracted)| (found, (explored, extracted))))
-    }
-}
-
 /// The operators of a program's applications.
 fn operators_of(program: &Program) -> impl Iterator<Item = CallId> {
     program.nodes.iter().filter_map(|n| match n.kind {
@@ -276,8 +206,7 @@ pub fn variants(
     prices_off: &[Jitter],
 ) -> Result<Vec<Plan>, Error> {
     let target = target(library, &options.target)?;
-    let mut laws = active_laws(library, &target, options, source)?;
-    laws.retain(|&l| !is_late(&library.laws[l as usize]));
+    let laws = active_laws(library, &target, options, source)?;
     let model = options.costing.model(&target, source);
     let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
     let mut memo = ConstantMemo::default();

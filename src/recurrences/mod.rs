@@ -13,7 +13,7 @@ use assignment::Assignment;
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, ErrorClass, Library};
-use mlc_dsl::pattern::{is_early, is_late};
+use mlc_dsl::pattern::{is_early, is_layout};
 use mlc_onnx::{Imported, Loops, RawModel, RawNode, import_with_opaque_nodes, reads};
 use scan::{Scan, Seed};
 use std::collections::{BTreeSet, HashMap};
@@ -85,7 +85,7 @@ fn of_user(library: &Library) -> Vec<CallId> {
 fn laws(library: &Library) -> Vec<u32> {
     let all = library.laws.iter().enumerate();
     let keeps = all.filter(|(_, l)| {
-        matches!(l.error, ErrorClass::Exact | ErrorClass::Reorder) && !is_late(l) && !is_early(l)
+        matches!(l.error, ErrorClass::Exact | ErrorClass::Reorder) && !is_layout(l) && !is_early(l)
     });
     keeps.map(|(i, _)| i as u32).collect()
 }

@@ -247,9 +247,9 @@ pub fn is_early(law: &Law) -> bool {
     has_mark(law, Mark::Early)
 }
 
-/// True if a law is applied only after the search, to its result.
-pub fn is_late(law: &Law) -> bool {
-    has_mark(law, Mark::Late)
+/// True if a law chooses a layout or moves a change of layouts.
+pub fn is_layout(law: &Law) -> bool {
+    has_mark(law, Mark::Layout)
 }
 
 /// True if a word stands among the hints of the law.

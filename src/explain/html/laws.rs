@@ -122,7 +122,7 @@ pub(super) fn barred(o: &Optimized, library: &Library, options: &Options) -> Vec
                 name: law.name.to_string(),
                 class: law.error.to_string(),
                 doc: law.doc.first().cloned().unwrap_or_default(),
-                off: why_off(library, options, &o.source, i as u32),
+                off: why_off(library, options, i as u32),
             });
         }
     }

@@ -357,6 +357,16 @@ impl Graph {
         self.egg.union(class, made)
     }
 
+    /// Takes nodes out of their classes. What was known to be equal to them still is: adding one again finds the class.
+    pub fn drop_nodes(&mut self, gone: &HashMap<Id, Vec<ENode>>) {
+        for class in self.egg.classes_mut() {
+            let Some(gone) = gone.get(&class.id) else { continue };
+            let before = class.nodes.len();
+            class.nodes.retain(|n| !gone.contains(n));
+            self.nodes -= before - class.nodes.len();
+        }
+    }
+
     /// The logged term of a node as it stands in the e-graph.
     pub fn log_node(&mut self, node: &ENode) -> LogId {
         let reps = node.args.iter().map(|&a| self.egg[a].data.rep).collect();

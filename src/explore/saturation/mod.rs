@@ -6,6 +6,7 @@ mod incremental;
 mod operand_multisets;
 mod pattern_search;
 pub(crate) mod search_steps;
+mod subsumption;
 pub mod target_laws;
 mod view_chains;
 
@@ -21,7 +22,7 @@ use egg::Id;
 use incremental::{ChangeTracker, pattern_depth};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
-use mlc_dsl::pattern::{Compiled, compile};
+use mlc_dsl::pattern::{Compiled, compile, is_layout};
 use pattern_search::{RoundBudget, fingerprint, index, search_all};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -32,6 +33,9 @@ use std::time::{Duration, Instant};
 /// Matches of one law in one round before it has to sit out the next, or as many as the program has nodes; doubles every
 /// time.
 const MATCHES: usize = 2_000;
+
+/// Rounds of layouts between two rounds of all laws, more than a chain of operators needs. What goes on longer waits for other laws.
+const LAYOUT_ROUNDS: u32 = 24;
 
 /// Places kept of each clause's refusals.
 const REFUSED: usize = 16;
@@ -113,6 +117,8 @@ struct PatternRunner {
     depths: Vec<usize>,
     /// Operators without which nothing matches.
     needs: Vec<CallId>,
+    /// Its law is one of layouts.
+    is_layout: bool,
     /// The last round in which every match was found; classes that have not changed since have no new ones.
     complete: u32,
     /// Matches may become new without a change: families grow, and what is known of signs does.
@@ -125,6 +131,7 @@ impl PatternRunner {
         PatternRunner {
             depths: compiled.roots.iter().map(|&r| pattern_depth(&compiled, r)).collect(),
             needs: compiled.operators(),
+            is_layout: is_layout(law),
             restless: law.left.iter().any(|s| s.each)
                 || law.conditions.iter().any(Expr::is_learned),
             compiled,
@@ -159,20 +166,41 @@ pub(super) struct PendingMatch {
 /// Runs the laws of these indices until nothing is new or a limit is hit.
 pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation {
     let mut s = Saturator::new(graph, laws, limits);
-    let mut stop = Stop::Rounds;
-    for round in 1..=limits.rounds {
-        let round = s.round(round);
-        if let Some(limit) = round.stop {
-            stop = limit;
-            break;
+    let (mut rounds, mut layouts, mut turn) = (0, 0, s.first_turn());
+    let stop = loop {
+        if turn == Turn::All && rounds == limits.rounds {
+            break Stop::Rounds;
         }
-        if !round.news && !round.banned {
-            stop = Stop::Saturated;
-            break;
+        rounds += u32::from(turn == Turn::All);
+        let round = s.round(turn, rounds);
+        if let Some(stop) = round.stop {
+            break stop;
         }
-    }
+        turn = match turn {
+            Turn::Layouts if round.news && layouts < LAYOUT_ROUNDS => {
+                layouts += 1;
+                Turn::Layouts
+            }
+            Turn::Layouts => Turn::All,
+            Turn::All if !round.news && !round.banned => break Stop::Saturated,
+            Turn::All => {
+                layouts = 0;
+                s.first_turn()
+            }
+        };
+    };
     let profiles = profiles(s.runners, s.idle);
     Saturation { profiles, stop, sizes: s.sizes, bundles: s.families.bundles }
+}
+
+/// Whose turn a round is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Laws of layouts alone. A layout pays only if all operators between two that want it take it, however many these are: between two
+    /// rounds of all laws those of layouts go on until they find nothing. What they add is a fixed multiple of what is there.
+    Layouts,
+    /// All laws.
+    All,
 }
 
 /// What a round did.
@@ -234,15 +262,23 @@ impl<'a> Saturator<'a> {
         }
     }
 
-    /// Searches all laws, applies what they match, and rebuilds.
-    fn round(&mut self, round: u32) -> Round {
-        self.graph.round = round;
+    /// Whose turn it is before a round of all laws.
+    fn first_turn(&self) -> Turn {
+        match self.runners.iter().any(|r| r.is_layout) {
+            true => Turn::Layouts,
+            false => Turn::All,
+        }
+    }
+
+    /// Searches the laws whose turn it is, applies what they match, and rebuilds.
+    fn round(&mut self, turn: Turn, rounds: u32) -> Round {
+        self.graph.round += 1;
         let known = self.graph.log.steps().len();
         let spent = self.start.elapsed().as_secs_f64() / self.limits.time.as_secs_f64().max(1e-9);
-        let done = f64::from(round - 1) / f64::from(self.limits.rounds);
+        let done = f64::from(rounds.saturating_sub(1)) / f64::from(self.limits.rounds);
         crate::progress::report("exploring", Some(spent.max(done)));
         let reachable: Vec<Id> = self.graph.reachable().into_iter().collect();
-        let (waiting, banned) = self.search(&reachable);
+        let (waiting, banned) = self.search(turn, &reachable);
         self.apply(waiting);
         self.graph.egg.rebuild();
         if view_chains::join(self.graph, &reachable) {
@@ -251,6 +287,7 @@ impl<'a> Saturator<'a> {
         if operand_multisets::join(self.graph, &reachable, self.exact) {
             self.graph.egg.rebuild();
         }
+        subsumption::subsume(self.graph, &reachable);
         self.sizes.push(self.graph.egg.total_number_of_nodes());
         // What a right side's constants fold to may join classes though the law itself says nothing new.
         let news = self.graph.log.steps().len() > known;
@@ -268,8 +305,8 @@ impl<'a> Saturator<'a> {
         (self.left == 0).then_some(Stop::Effort)
     }
 
-    /// The matches of every pattern, and whether one sits out this round or the next.
-    fn search(&mut self, reachable: &[Id]) -> (Vec<(usize, Vec<PendingMatch>)>, bool) {
+    /// The matches of every pattern whose turn it is, and whether one sits out this round or the next.
+    fn search(&mut self, turn: Turn, reachable: &[Id]) -> (Vec<(usize, Vec<PendingMatch>)>, bool) {
         let Saturator { graph, runners, changes, limits, .. } = self;
         changes.update(graph, reachable, self.levels);
         graph.without_scalar_factor = without_scalar_factor(graph, reachable);
@@ -277,7 +314,7 @@ impl<'a> Saturator<'a> {
         let index = index(graph, reachable, changes);
         let mut banned = runners.iter().any(|r| r.banned_until >= round);
         let (start, matches) = (self.start, self.matches);
-        let budget = RoundBudget { steps: self.left, matches, start, limits };
+        let budget = RoundBudget { turn, steps: self.left, matches, start, limits };
         let searched = search_all(graph, runners, &index, self.exact, &budget);
         let mut waiting = Vec::new();
         for s in searched {

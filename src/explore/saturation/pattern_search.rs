@@ -2,14 +2,14 @@
 
 use super::apply::contradicted;
 use super::search_steps::StepBudget;
-use super::{ChangeTracker, PatternRunner, PendingMatch};
+use super::{ChangeTracker, PatternRunner, PendingMatch, Turn};
 use crate::Limits;
 use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
 use crate::matcher::flatten::FlatViewCache;
 use crate::matcher::{Binding, Matcher, PartialMatch};
 use egg::Id;
-use mlc_dsl::library::{CallId, Law};
+use mlc_dsl::library::{CallId, ErrorClass, Law, OpClass};
 use mlc_dsl::pattern::{PatId, PatKind};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,6 +22,7 @@ const STEPS: u64 = 1 << 20;
 
 /// What one round of search may spend.
 pub(super) struct RoundBudget<'l> {
+    pub(super) turn: Turn,
     pub(super) steps: u64,
     /// Matches of each pattern before bans double it.
     pub(super) matches: usize,
@@ -48,7 +49,7 @@ pub(super) fn search_all(
     exact: bool,
     budget: &RoundBudget<'_>,
 ) -> Vec<PatternSearch> {
-    let RoundBudget { steps: left, matches, start, limits } = *budget;
+    let RoundBudget { turn, steps: left, matches, start, limits } = *budget;
     let next = AtomicUsize::new(0);
     let work = || {
         let flat = FlatViewCache::new(graph, exact);
@@ -56,7 +57,8 @@ pub(super) fn search_all(
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(r) = runners.get(i) else { return out };
-            if r.banned_until >= graph.round || start.elapsed() > limits.time {
+            let waits = turn == Turn::Layouts && !r.is_layout || r.banned_until >= graph.round;
+            if waits || start.elapsed() > limits.time {
                 continue;
             }
             if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
@@ -102,11 +104,14 @@ pub(super) struct ClassIndex<'c> {
     changes: &'c ChangeTracker,
     /// Classes by the operators of their nodes, in id order.
     by_call: HashMap<Option<CallId>, Vec<Id>>,
+    /// The same without arithmetic of constants.
+    unfolded: HashMap<Option<CallId>, Vec<Id>>,
     /// Classes by an operator and what it is applied to, in id order.
     users: HashMap<(CallId, Id), Vec<Id>>,
 }
 
-/// Classes that the program may be computed by. What a refused match left behind is not among them.
+/// Classes that the program may be computed by. What a refused match left behind is not among them. Arithmetic of constants is folded however it
+/// is spelled: laws that round otherwise do not begin there. Those of the normal form, and exact ones, do, and give others what they match inside.
 pub(super) fn index<'c>(
     graph: &Graph,
     reachable: &[Id],
@@ -114,8 +119,10 @@ pub(super) fn index<'c>(
 ) -> ClassIndex<'c> {
     let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
+    let mut unfolded: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     for &id in reachable {
         let mut calls: Vec<Option<CallId>> = Vec::new();
+        let folded = graph.facts(id).is_foldable;
         for n in &graph.egg[id].nodes {
             let Head::Apply(c, _) = n.head else {
                 calls.push(None);
@@ -133,9 +140,13 @@ pub(super) fn index<'c>(
         calls.dedup();
         for c in calls {
             by_call.entry(c).or_default().push(id);
+            let is_arithmetic = |c| graph.library.call(c).class == OpClass::Pointwise;
+            if !folded || !c.is_some_and(is_arithmetic) {
+                unfolded.entry(c).or_default().push(id);
+            }
         }
     }
-    ClassIndex { changes, by_call, users }
+    ClassIndex { changes, by_call, unfolded, users }
 }
 
 pub(super) fn fingerprint(graph: &Graph, f: &PendingMatch) -> u64 {
@@ -232,7 +243,10 @@ impl Search<'_> {
             PatKind::Broadcast(..) => self.graph.structural.broadcast,
             PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => None,
         };
-        self.index.by_call.get(&call).map_or(&[], Vec::as_slice)
+        let index = self.index;
+        let keeps = self.runner.compiled.normal || self.law.error == ErrorClass::Exact;
+        let classes = if keeps { &index.by_call } else { &index.unfolded };
+        classes.get(&call).map_or(&[], Vec::as_slice)
     }
 
     /// Matches root `i` and those after it; at least one of all must have changed.
