@@ -441,8 +441,8 @@ pub enum Epilogue {
     Of(Vec<CallId>),
 }
 
-/// How images, values of four axes, lie in memory where a runtime has a layout of its own for them, such as blocks of
-/// channels.
+/// How a kernel takes its operands. Where a runtime has a layout of its own for images, values of four axes, such as blocks of channels, a kernel
+/// may take and yield that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Layout {
     /// Row by row, as everything else.
@@ -452,6 +452,8 @@ pub enum Layout {
     Blocked,
     /// In its own if all operands lie so, constants aside.
     Same,
+    /// Row by row: a view in another order is copied first.
+    Dense,
 }
 
 /// A source text of the library.

@@ -150,9 +150,10 @@ fn layout(name: &Ident, diags: &mut Vec<Diag>) -> Layout {
     match name.text.as_str() {
         "blocked" => Layout::Blocked,
         "same" => Layout::Same,
+        "dense" => Layout::Dense,
         _ => {
             let message = format!("`{}` is not a layout", name.text);
-            let help = "`blocked` is the runtime's own, `same` that of the operands";
+            let help = "`blocked` is the runtime's own, `same` that of the operands, `dense` no view in another order";
             diags.push(error("R012", name.span, message, help));
             Layout::Plain
         }

@@ -87,6 +87,7 @@ fn layout(stated: library::Layout) -> Layout {
         library::Layout::Plain => Layout::Plain,
         library::Layout::Blocked => Layout::Blocked,
         library::Layout::Same => Layout::Same,
+        library::Layout::Dense => Layout::Dense,
     }
 }
 
@@ -244,6 +245,12 @@ impl<'a> TargetPrices<'a> {
         self.relayout
     }
 
+    /// Seconds of copying so many bytes into another order for a kernel.
+    pub fn copied(&self, bytes: f64, dtype: DType) -> f64 {
+        let launch = Work { launches: 1.0, ..Work::default() };
+        self.model.roofline(dtype, &launch) + self.relayout * bytes
+    }
+
     /// What kernels cost.
     pub fn model(&self) -> &CostModel {
         &self.model
@@ -309,7 +316,8 @@ impl<'a> TargetPrices<'a> {
             None if native.is_some() && is_defined(call) => plain(Role::Alone, REST),
             None => plain(Role::Alone, self.rest(call, results)),
         };
-        let layout = if results.iter().all(|t| t.rank() == IMAGE) { layout } else { Layout::Plain };
+        let is_image = results.iter().all(|t| t.rank() == IMAGE);
+        let layout = if is_image || layout == Layout::Dense { layout } else { Layout::Plain };
         Some(Site { role, kernel, layout, work })
     }
 

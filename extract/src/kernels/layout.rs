@@ -1,10 +1,10 @@
-//! Image layouts of a runtime, such as blocks of channels: which values are stored that way, and which conversions kernels
-//! need. Knows no operator; assigns costs, never decides what is equal.
+//! How values lie: image layouts of a runtime, such as blocks of channels, and views in another order than what they are views of.
+//! Which values are stored that way, and which conversions kernels need. Knows no operator; assigns costs, never decides what is equal.
 
 use crate::cost::Work;
-use crate::kernels::candidates::{Class, OperatorNode, Role};
+use crate::kernels::candidates::{Class, OperatorNode, Role, VIEWS};
 
-/// How a kernel takes and yields images.
+/// How a kernel takes and yields values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// Row by row.
@@ -14,6 +14,8 @@ pub enum Layout {
     Blocked,
     /// In its own if all operands lie so, constants aside.
     Same,
+    /// Row by row: a view in another order is copied first.
+    Dense,
 }
 
 /// How a value lies.
@@ -24,8 +26,17 @@ pub enum LayoutNeed {
     Either,
     /// Row by row.
     Plain,
+    /// Row by row, in an order in which it is not stored: nothing but a view yields it.
+    Reordered,
     /// In the runtime's own layout: some kernel computes it so.
     Blocked,
+}
+
+impl OperatorNode {
+    /// True of a view in another order than that of its operand.
+    pub fn reorders(&self) -> bool {
+        self.kernel == VIEWS && self.work.moved > 0.0
+    }
 }
 
 /// How the classes lie; what is reached through a cycle alone is plain.
@@ -33,10 +44,20 @@ pub fn lies(classes: &[Class], entries: &[OperatorNode]) -> Vec<LayoutNeed> {
     let mut out = vec![LayoutNeed::Either; classes.len()];
     let computed = |e: &&OperatorNode| e.fixed.is_none() && !classes[e.class as usize].fixed;
     for e in entries.iter().filter(computed) {
-        let blocked = e.layout == Layout::Blocked;
         let state = &mut out[e.class as usize];
-        if *state != LayoutNeed::Blocked {
-            *state = if blocked { LayoutNeed::Blocked } else { LayoutNeed::Plain };
+        *state = match (*state, e.layout) {
+            (LayoutNeed::Blocked, _) | (_, Layout::Blocked) => LayoutNeed::Blocked,
+            (LayoutNeed::Either | LayoutNeed::Reordered, _) if e.reorders() => {
+                LayoutNeed::Reordered
+            }
+            _ => LayoutNeed::Plain,
+        };
+    }
+    // What is given, or known before the first run, is stored as it is.
+    for e in entries.iter().filter(|e| e.fixed.is_some()) {
+        let state = &mut out[e.class as usize];
+        if *state == LayoutNeed::Reordered {
+            *state = LayoutNeed::Plain;
         }
     }
     if !out.contains(&LayoutNeed::Blocked) {
@@ -69,7 +90,8 @@ pub fn lies(classes: &[Class], entries: &[OperatorNode]) -> Vec<LayoutNeed> {
 
 /// True if a kernel that goes by its operands runs in the runtime's own layout.
 fn stays(mut operands: impl Iterator<Item = LayoutNeed> + Clone) -> bool {
-    operands.clone().any(|l| l == LayoutNeed::Blocked) && operands.all(|l| l != LayoutNeed::Plain)
+    let row_by_row = |l| matches!(l, LayoutNeed::Plain | LayoutNeed::Reordered);
+    operands.clone().any(|l| l == LayoutNeed::Blocked) && !operands.any(row_by_row)
 }
 
 /// The work of changing layouts for a kernel: of operands that lie otherwise than it takes them, and of its result
@@ -82,15 +104,17 @@ pub fn changes(
     lies: &[LayoutNeed],
 ) -> Work {
     let operands = reads.iter().map(|&r| lies[r as usize]);
-    let wrong = match layout {
-        Layout::Blocked => LayoutNeed::Plain,
+    let wrong: &[LayoutNeed] = match layout {
+        Layout::Blocked => &[LayoutNeed::Plain, LayoutNeed::Reordered],
         Layout::Same if stays(operands.clone()) => return Work::default(),
-        Layout::Same | Layout::Plain => LayoutNeed::Blocked,
+        Layout::Same | Layout::Plain => &[LayoutNeed::Blocked],
+        Layout::Dense => &[LayoutNeed::Blocked, LayoutNeed::Reordered],
     };
-    let changed = reads.iter().zip(operands).filter(|(_, l)| *l == wrong);
+    let changed = reads.iter().zip(operands).filter(|(_, l)| wrong.contains(l));
     let read = changed.map(|(&r, _)| classes[r as usize].read);
     let written = classes[result as usize].written;
-    let turned = wrong == LayoutNeed::Blocked && lies[result as usize] == LayoutNeed::Blocked;
+    let turned =
+        wrong.contains(&LayoutNeed::Blocked) && lies[result as usize] == LayoutNeed::Blocked;
     let all = read.chain(turned.then_some(written));
     all.fold(Work::default(), |sum, bytes| Work {
         relaid: sum.relaid + bytes,
@@ -144,6 +168,7 @@ mod tests {
             (Layout::Plain, &[5, 0], 5, &[]),
             (Layout::Plain, &[5, 0], 6, &[16.0]),
             (Layout::Blocked, &[5], 6, &[15.0]),
+            (Layout::Dense, &[5, 0], 5, &[]),
         ] {
             let work = changes(layout, reads, result, &classes, &found);
             let sum: f64 = expected.iter().sum();

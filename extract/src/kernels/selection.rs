@@ -227,10 +227,12 @@ impl Sites {
     /// The work of changing the layout of what a kernel reads.
     fn changes(&self, k: &Kernel) -> Work {
         let mut own = k.nodes.iter().map(|n| self.entries[n.0 as usize].layout);
-        let blocked = own.clone().find(|l| *l == Layout::Blocked);
-        let layout = blocked.or(own.next_back()).unwrap_or_default();
+        let of_anchor = own.clone().find(|l| matches!(l, Layout::Blocked | Layout::Dense));
+        let layout = of_anchor.or(own.next_back()).unwrap_or_default();
         let Some(result) = k.outputs.first() else { return Work::default() };
         let mut reads: Vec<u32> = k.inputs.iter().map(|v| v.node.0).collect();
+        // A view that goes into the kernel that reads it lies as it did.
+        reads.extend(k.nodes.iter().map(|n| n.0).filter(|&n| self.entries[n as usize].reorders()));
         reads.dedup();
         layout::changes(layout, &reads, result.node.0, &self.classes, &self.lies)
     }

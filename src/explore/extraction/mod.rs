@@ -1,6 +1,7 @@
 //! Extraction: builds the neutral view of (a part of) the e-graph, and reads off the chosen nodes.
 
 mod emit;
+mod stored;
 mod weight_bytes;
 
 use super::graph::language::{ENode, Head};
@@ -17,6 +18,7 @@ use mlc_extract::{
     ClassId, Cost, EGraphView, EGraphViewBuilder, Extractor, NodeId, Solution, Work,
 };
 use std::collections::{HashMap, HashSet};
+use stored::{StoredClass, StoredClasses};
 use thiserror::Error;
 use weight_bytes::{StoredBytePrice, WeightClasses};
 
@@ -104,6 +106,8 @@ pub(super) struct SubprogramView {
     /// The entries inside each node of the view; the first nodes are kernels of one entry, in order.
     pub(super) kernels: Vec<KernelCandidate>,
     pub(super) index: HashMap<Id, ClassId>,
+    /// Classes whose stored value is one of its own.
+    pub(super) stored: HashMap<ClassId, StoredClass>,
     /// What constants weigh.
     pub(super) stores: WeightClasses,
 }
@@ -123,7 +127,8 @@ impl SubprogramView {
     ) -> Option<NodeId> {
         let fits =
             |n: &NodeId| self.entries.get(n.index()).is_some_and(|(_, chosen)| passes(chosen));
-        self.view.nodes(class).iter().copied().find(fits)
+        let stored = self.stored.get(&class).map_or(&[][..], |s| self.view.nodes(s.class));
+        self.view.nodes(class).iter().chain(stored).copied().find(fits)
     }
 }
 
@@ -269,14 +274,16 @@ impl Explored {
         let kernels = candidates(&classes, &sites, &price);
         let ids: Vec<ClassId> = order.iter().map(|id| index[id]).collect();
         let common: Vec<bool> = order.iter().map(|id| shared.contains(id)).collect();
+        let stored = StoredClasses::add(&classes, &sites, &kernels, &mut b);
         for k in &kernels {
             let Some(&root) = k.entries.last() else { continue };
             let class = sites[root as usize].class as usize;
             let once = common[class] && k.reads.iter().all(|&r| common[r as usize]);
             let cost = if once { k.cost / part.copies as f64 } else { k.cost };
-            let reads: Vec<ClassId> = k.reads.iter().map(|&r| ids[r as usize]).collect();
-            b.add_node(ids[class], &reads, Cost::new(cost));
+            let (computes, reads) = stored.seen(k, &ids);
+            b.add_node(computes, &reads, Cost::new(cost));
         }
+        let stored = stored.join(prices, (&classes, &dtypes), &ids, &mut b);
         for r in &part.roots {
             b.add_root(index[&self.class_of(*r)]);
         }
@@ -289,7 +296,7 @@ impl Explored {
             b.add_bundle(bundle);
         }
         let stores = WeightClasses::default();
-        let p = SubprogramView { view: b.build()?, entries, kernels, index, stores };
+        let p = SubprogramView { view: b.build()?, entries, kernels, index, stored, stores };
         match prices.stored_byte() {
             Some(per_byte) => {
                 self.weighed(p, &StoredBytePrice { per_byte, copies: part.copies, shared: &shared })
@@ -483,6 +490,12 @@ impl Explored {
                     choice[whole.index()] = p.view.nodes(whole).first().copied();
                 }
             }
+        }
+        for (class, stored) in &p.stored {
+            let at = choice[class.index()];
+            let computed = at.filter(|&n| p.view.class_of(n) == stored.class);
+            choice[stored.class.index()] = Some(computed.unwrap_or(stored.copied));
+            choice[class.index()] = if computed.is_some() { Some(stored.read) } else { at };
         }
         p.complete(&mut choice);
         let solution = Solution::new(choice);

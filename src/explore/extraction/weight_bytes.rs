@@ -145,12 +145,21 @@ impl Explored {
         roots: &[Id],
     ) -> Vec<Kernel> {
         let order = solution.topological(&p.view).unwrap_or_default();
-        let kernels = order.iter().filter_map(|n| p.kernel(*n));
-        if p.stores.nodes.is_empty() {
-            return kernels.collect();
+        let mut of: HashMap<Id, Kernel> = HashMap::new();
+        let mut kernels: Vec<Kernel> = Vec::new();
+        for n in &order {
+            let Some(kernel) = p.kernel(*n) else { continue };
+            let Some(&(id, _)) = kernel.last() else { continue };
+            // What is stored already is not viewed as well.
+            if of.contains_key(&id) && p.view.class_of(*n) == p.index[&id] {
+                continue;
+            }
+            of.entry(id).or_insert_with(|| kernel.clone());
+            kernels.push(kernel);
         }
-        let by_result = |k: Kernel| k.last().map(|(id, _)| *id).map(|id| (id, k));
-        let mut of: HashMap<Id, Kernel> = kernels.filter_map(by_result).collect();
+        if p.stores.nodes.is_empty() {
+            return kernels;
+        }
         let mut layouts = of.clone();
         for n in &order {
             let store = n.index().checked_sub(p.stores.first).and_then(|i| p.stores.nodes.get(i));
