@@ -60,19 +60,19 @@ fn total(
 pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> Vec<f64> {
     let program = &plan.program;
     let sites = Sites::of(program, library, prices);
-    let is_view = |n: &&NodeId| prices.is_view(sites.entries[n.0 as usize].kernel);
-    let seconds = |k: &Kernel| {
+    // What several kernels see is taken once.
+    let mut seen: HashSet<usize> = HashSet::new();
+    let mut seconds = |k: &Kernel| {
         let alone = std::slice::from_ref(k);
-        let views: Vec<usize> = match k.nodes.iter().all(|n| is_view(&n)) {
-            true => k.nodes.iter().map(|n| n.0 as usize).collect(),
-            false => vec![],
-        };
+        let views = k.nodes.iter().map(|n| n.0 as usize);
+        let views = views.filter(|&n| prices.is_view(sites.entries[n].kernel) && seen.insert(n));
+        let views: Vec<usize> = views.collect();
         total(program, alone, prices.works(), prices.model(), &|k| sites.changes(k))
             + prices.relayout() * sites.changes(k).relaid
             + sites.views(prices, &views)
     };
-    let seconds = |k: &Kernel| if sites.runs_once(k) { 0.0 } else { seconds(k) };
-    plan.kernels.iter().map(seconds).collect()
+    let mut seconds = |k: &Kernel| if sites.runs_once(k) { 0.0 } else { seconds(k) };
+    plan.kernels.iter().map(&mut seconds).collect()
 }
 
 /// Covers a program at these prices.
