@@ -100,6 +100,10 @@ pub fn command(args: impl IntoIterator<Item = OsString>) -> u8 {
     ignore_file_size_signal();
     let cli = Cli::parse_from(args);
     let screen = cli.verb.screen().clone();
+    // The memory of the process's first thread grows by large steps, that of any other by a call of the system for every page.
+    if !matches!(cli.verb, Verb::Extract(_) | Verb::Completions(_) | Verb::Man(_)) {
+        crate::stdlib::shipped();
+    }
     let work = std::thread::Builder::new().stack_size(stack::BYTES).spawn(move || match cli.verb {
         Verb::Optimize(a) => optimize::run(a),
         Verb::Run(a) => run::run(a),

@@ -20,8 +20,8 @@ use super::proof::log::LogId;
 use apply::{MatchedNode, Outcome, Refusal, apply, apply_family};
 use egg::Id;
 use incremental::{ChangeTracker, pattern_depth};
-use mlc_dsl::expr::Expr;
-use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
+use mlc_dsl::expr::{Expr, ExprKind};
+use mlc_dsl::library::{CallId, ErrorClass, Law, Library, Name};
 use mlc_dsl::pattern::{Compiled, compile, is_layout};
 use pattern_search::{RoundBudget, fingerprint, index, search_all};
 use std::collections::btree_map::Entry;
@@ -119,6 +119,8 @@ struct PatternRunner {
     needs: Vec<CallId>,
     /// Its law is one of layouts.
     is_layout: bool,
+    /// It begins at arithmetic of constants, too.
+    of_constants: bool,
     /// The last round in which every match was found; classes that have not changed since have no new ones.
     complete: u32,
     /// Matches may become new without a change: families grow, and what is known of signs does.
@@ -132,6 +134,7 @@ impl PatternRunner {
             depths: compiled.roots.iter().map(|&r| pattern_depth(&compiled, r)).collect(),
             needs: compiled.operators(),
             is_layout: is_layout(law),
+            of_constants: compiled.normal || law.error == ErrorClass::Exact || asks_of_all(law),
             restless: law.left.iter().any(|s| s.each)
                 || law.conditions.iter().any(Expr::is_learned),
             compiled,
@@ -142,6 +145,18 @@ impl PatternRunner {
             complete: 0,
         }
     }
+}
+
+/// True of a law that asks something of the elements of every variable.
+fn asks_of_all(law: &Law) -> bool {
+    let asked = |name: &Name| {
+        let of_it = |e: &Expr| match &e.kind {
+            ExprKind::Test(_, args) => args.iter().any(|a| a.as_name() == Some(name)),
+            _ => false,
+        };
+        law.conditions.iter().any(|c| c.any(&mut |e| of_it(e)))
+    };
+    law.vars.iter().all(|v| asked(&v.name))
 }
 
 /// What saturation yields besides the graph.

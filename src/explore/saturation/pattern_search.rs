@@ -9,7 +9,7 @@ use crate::graph::language::{ENode, Head};
 use crate::matcher::flatten::FlatViewCache;
 use crate::matcher::{Binding, Matcher, PartialMatch};
 use egg::Id;
-use mlc_dsl::library::{CallId, ErrorClass, Law, OpClass};
+use mlc_dsl::library::{CallId, Law, OpClass};
 use mlc_dsl::pattern::{PatId, PatKind};
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -111,7 +111,8 @@ pub(super) struct ClassIndex<'c> {
 }
 
 /// Classes that the program may be computed by. What a refused match left behind is not among them. Arithmetic of constants is folded however it
-/// is spelled: laws that round otherwise do not begin there. Those of the normal form, and exact ones, do, and give others what they match inside.
+/// is spelled: laws that round otherwise do not begin there. Those of the normal form, and exact ones, do, and give others what they match inside;
+/// so do those that ask something of all elements, which constants alone can answer.
 pub(super) fn index<'c>(
     graph: &Graph,
     reachable: &[Id],
@@ -244,8 +245,7 @@ impl Search<'_> {
             PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => None,
         };
         let index = self.index;
-        let keeps = self.runner.compiled.normal || self.law.error == ErrorClass::Exact;
-        let classes = if keeps { &index.by_call } else { &index.unfolded };
+        let classes = if self.runner.of_constants { &index.by_call } else { &index.unfolded };
         classes.get(&call).map_or(&[], Vec::as_slice)
     }
 
