@@ -53,7 +53,10 @@ fn total(
         let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
         model.seconds(&k.name, dtype, &(works.kernel(program, k) + before(k)))
     };
-    kernels.iter().map(seconds).sum()
+    let mut all: Vec<f64> = kernels.iter().map(seconds).collect();
+    // The sum is that of the kernels in any order.
+    all.sort_unstable_by(f64::total_cmp);
+    all.iter().sum()
 }
 
 /// Estimated seconds of each of a plan's kernels, in the plan's order: their sum is the plan's cost.

@@ -2,6 +2,7 @@
 
 use super::apply::contradicted;
 use super::search_steps::StepBudget;
+use super::subsumption::is_itself;
 use super::{ChangeTracker, PatternRunner, PendingMatch, Turn};
 use crate::Limits;
 use crate::graph::Graph;
@@ -273,7 +274,8 @@ impl Search<'_> {
                 continue;
             }
             matcher.match_class(root, class, st, &mut |node, st| {
-                if !last && contradicted(self.graph, self.law, st) {
+                let vain = self.runner.is_layout && is_itself(self.graph, node, class);
+                if vain || !last && contradicted(self.graph, self.law, st) {
                     return ControlFlow::Continue(());
                 }
                 sites.push((node.clone(), class));

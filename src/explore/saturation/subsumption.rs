@@ -2,8 +2,7 @@
 //!
 //! Laws move factors and terms into constants by many ways, each of which rounds otherwise and is a class of its own; what reads
 //! them would be there once for each. A node that is dropped is neither matched nor extracted; what it is equal to stays. Never
-//! drops a node of the program as read, nor one whose constant is a number or repeats where the other's does not. A node that computes
-//! its class from itself is dropped, too.
+//! drops a node of the program as read, nor one whose constant is a number or repeats where the other's does not.
 
 use crate::graph::Graph;
 use crate::graph::language::{ENode, Head};
@@ -38,9 +37,7 @@ fn subsumed(graph: &Graph, class: Id) -> Vec<ENode> {
     let mut groups: HashMap<Key, Vec<&ENode>> = HashMap::new();
     let mut gone = vec![];
     for node in nodes {
-        if is_itself(graph, node, class) {
-            gone.push(node.clone());
-        } else if is_commutative(graph, node) || node.args.iter().any(|&a| is_table(graph, a)) {
+        if is_commutative(graph, node) || node.args.iter().any(|&a| is_table(graph, a)) {
             groups.entry(key(graph, node)).or_default().push(node);
         }
     }
@@ -51,9 +48,9 @@ fn subsumed(graph: &Graph, class: Id) -> Vec<ENode> {
     gone
 }
 
-/// True for an operator that leaves a class as it is, as adding zero does. Nothing is computed by it, and laws that move something past it would do
-/// so again and again.
-fn is_itself(graph: &Graph, node: &ENode, class: Id) -> bool {
+/// True for an operator that leaves a class as it is, as adding zero does. Nothing is computed by it, and laws of layouts would move changes of
+/// layouts past it again and again.
+pub(super) fn is_itself(graph: &Graph, node: &ENode, class: Id) -> bool {
     let Head::Apply(call, _) = node.head else { return false };
     let own = |id: &Id| graph.egg.find(*id) == class;
     let (own, others): (Vec<Id>, Vec<Id>) = node.args.iter().partition(|id| own(id));
