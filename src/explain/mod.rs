@@ -4,12 +4,15 @@
 //! be proved without it, or if it was the first to yield an operator of the result, and its gain is the cost of the result when the law is turned
 //! off.
 
+mod apart;
 mod declaration;
 mod html;
+mod not_fused;
 mod regions;
 mod text;
 mod unmade;
 mod whynot;
+mod would_gain;
 
 use crate::error::Error;
 use crate::names;
@@ -25,6 +28,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::{Explored, Extracted, ProofStep, Reason, progress};
 use regions::{Credit, Priced};
+pub use not_fused::{NotFused, not_fused};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -32,6 +36,7 @@ use std::sync::Arc;
 pub use text::seconds;
 pub use unmade::Unmade;
 pub use whynot::{WhyNot, why_not};
+pub use would_gain::{Figures, GAINS, WouldGain, would_gain};
 
 /// An explanation of one optimisation.
 #[derive(Clone, Debug, Serialize)]

@@ -68,7 +68,8 @@ impl Explanation {
     }
 }
 
-fn region(out: &mut String, r: &Region, all: bool) {
+/// Tells of a region.
+pub(super) fn region(out: &mut String, r: &Region, all: bool) {
     let times = match r.times() {
         1 => String::new(),
         n => format!(", {n} times"),

@@ -1,6 +1,7 @@
 //! `explain MODEL | LAW`.
 
 mod at;
+mod questions;
 
 use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
@@ -13,6 +14,7 @@ use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
 use at::Place;
+use questions::Questions;
 use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
 use mlc_files::Named;
@@ -48,6 +50,8 @@ pub struct Args {
     /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at"])]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    questions: Questions,
     #[command(flatten)]
     shapes: ShapeOptions,
     #[command(flatten)]
@@ -99,7 +103,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     // The page says how far the result is from the model as read.
     options.self_check = args.html.is_some();
     let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
-    let optimized = optimizer.optimize(&model)?;
+    let optimize = || Ok(optimizer.optimize(&model)?);
+    if let Some(done) = args.questions.answer(&model, &optimize, (&args.common, args.all))? {
+        return Ok(done);
+    }
+    let optimized = optimize()?;
     if let Some(name) = &args.why_not {
         let found = optimized.why_not_at(name, at.as_deref())?;
         progress::done();

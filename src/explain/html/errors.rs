@@ -26,7 +26,7 @@ const CONSTANTS: u64 = 1 << 30;
 const OF_A_LAW: usize = 2;
 
 /// How steps are computed.
-pub(super) struct Runs<'a> {
+pub(in crate::explain) struct Runs<'a> {
     pub library: &'a Arc<Library>,
     pub seed: u64,
     pub threads: usize,

@@ -48,7 +48,7 @@ pub(super) struct Drawing {
 
 /// What the element type makes of both sides, computed from the inputs that the self-check draws.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Errors {
+pub(in crate::explain) struct Errors {
     /// Largest distance of each from what f64 makes of what was there, relative to the largest element; nothing where the
     /// interpreter would take too long.
     pub sides: Option<(f64, f64)>,
