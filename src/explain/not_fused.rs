@@ -51,9 +51,43 @@ struct Asked<'a> {
     library: &'a Library,
     options: &'a Options,
     apart: Apart<'a>,
-    lines: &'a [KernelLine],
-    regions: &'a [Region],
+    own: Computing<'a>,
     links: Links,
+}
+
+/// Which kernels of a plan compute the nodes of a model.
+pub(super) struct Computing<'a> {
+    pub plan: &'a Plan,
+    pub lines: &'a [KernelLine],
+    pub regions: &'a [Region],
+}
+
+impl<'a> Computing<'a> {
+    /// The kernels that compute a value of this node.
+    pub fn kernels(&self, node: &str) -> Vec<usize> {
+        let program = &self.plan.program;
+        let is_it = |k: &Kernel| k.nodes.iter().any(|n| program.node(*n).origin == node);
+        let all = self.plan.kernels.iter().enumerate();
+        let found = all.filter(|(_, k)| is_it(k)).map(|(i, _)| i);
+        let (views, others): (Vec<usize>, Vec<usize>) =
+            found.partition(|&k| self.plan.kernels[k].name == VIEW);
+        if others.is_empty() { views } else { others }
+    }
+
+    /// The region that a node is in, with the names of that copy of it that has the node.
+    pub fn region(&self, node: &str) -> Option<(&'a Region, &'a Vec<String>)> {
+        self.regions.iter().find_map(|r| {
+            let mut copies = std::iter::once(&r.nodes).chain(&r.alike);
+            copies.find(|names| names.iter().any(|n| n == node)).map(|names| (r, names))
+        })
+    }
+
+    /// The kernels that stand in the place of a node that none computes.
+    pub fn instead(&self, node: &str) -> Vec<usize> {
+        let Some((_, names)) = self.region(node) else { return vec![] };
+        let inside = |l: &KernelLine| l.kernel != VIEW && l.nodes.iter().any(|n| names.contains(n));
+        (0..self.lines.len()).filter(|&k| inside(&self.lines[k])).collect()
+    }
 }
 
 /// Why these two nodes of the program as read are not in one kernel of the plan.
@@ -77,8 +111,11 @@ pub fn not_fused(
         library,
         options,
         apart: Apart { plan: &o.plan, library, prices, target, joined: &joined },
-        lines: &lines(library, &after),
-        regions: &explanation.regions,
+        own: Computing {
+            plan: &o.plan,
+            lines: &lines(library, &after),
+            regions: &explanation.regions,
+        },
         links: Links::of(&o.plan),
     };
     Ok(asked.answer(nodes))
@@ -86,7 +123,7 @@ pub fn not_fused(
 
 impl Asked<'_> {
     fn answer(&self, nodes: [&str; 2]) -> NotFused {
-        let own = nodes.map(|n| self.computing(n));
+        let own = nodes.map(|n| self.own.kernels(n));
         let mut answer = NotFused {
             nodes: nodes.map(String::from),
             target: self.options.target.clone(),
@@ -126,32 +163,12 @@ impl Asked<'_> {
         answer
     }
 
-    /// The kernels that compute a value of this node.
-    fn computing(&self, node: &str) -> Vec<usize> {
-        let program = &self.o.plan.program;
-        let is_it = |k: &Kernel| k.nodes.iter().any(|n| program.node(*n).origin == node);
-        let all = self.o.plan.kernels.iter().enumerate();
-        let found = all.filter(|(_, k)| is_it(k)).map(|(i, _)| i);
-        let (views, others): (Vec<usize>, Vec<usize>) =
-            found.partition(|&k| self.o.plan.kernels[k].name == VIEW);
-        if others.is_empty() { views } else { others }
-    }
-
     /// What stands in the place of a node that no kernel computes, and why it is gone.
     fn gone(&self, node: &str) -> (Vec<usize>, String) {
-        let of = |r: &&Region| {
-            r.nodes.iter().any(|n| n == node) || r.alike.iter().flatten().any(|n| n == node)
-        };
-        let Some(region) = self.regions.iter().find(of) else {
+        let Some((region, _)) = self.own.region(node) else {
             return (vec![], format!("`{node}` is known before a run: constants alone feed it"));
         };
-        let copies = std::iter::once(&region.nodes).chain(&region.alike);
-        let names = copies.into_iter().find(|names| names.iter().any(|n| n == node));
-        let inside = |l: &KernelLine| {
-            l.kernel != VIEW && names.is_some_and(|all| l.nodes.iter().any(|n| all.contains(n)))
-        };
-        let instead: Vec<usize> =
-            (0..self.lines.len()).filter(|&k| inside(&self.lines[k])).collect();
+        let instead = self.own.instead(node);
         let by: Vec<&str> = region.laws.iter().chain(&region.steps).map(String::as_str).collect();
         let by = if by.is_empty() { String::new() } else { format!(", by {}", by.join(", ")) };
         let why = match instead.is_empty() {
@@ -162,7 +179,7 @@ impl Asked<'_> {
     }
 
     fn told(&self, kernels: &[usize]) -> Vec<KernelLine> {
-        kernels.iter().map(|&k| self.lines[k].clone()).collect()
+        kernels.iter().map(|&k| self.own.lines[k].clone()).collect()
     }
 
     /// Why the kernels along a path are several.
@@ -284,7 +301,7 @@ impl Asked<'_> {
 
     /// A kernel by the nodes of the model that it computes.
     fn called(&self, kernel: usize) -> String {
-        let line = &self.lines[kernel];
+        let line = &self.own.lines[kernel];
         match line.nodes.is_empty() {
             true => format!("kernel `{}`", line.kernel),
             false => format!("`{}`", names(&line.nodes[..1], true)),

@@ -112,7 +112,7 @@ fn more(s: f64) -> String {
     }
 }
 
-fn saved(s: f64) -> String {
+pub(super) fn saved(s: f64) -> String {
     match s {
         s if s > 1e-12 => format!("saves {}", seconds(s)),
         s if s < -1e-12 => format!("costs {} more", seconds(-s)),
@@ -131,7 +131,7 @@ pub(super) fn names(all: &[String], whole: bool) -> String {
 }
 
 /// Kernels with their operators and seconds; equal ones are counted.
-fn kernels(lines: &[KernelLine]) -> String {
+pub(super) fn kernels(lines: &[KernelLine]) -> String {
     let mut out: Vec<(String, usize)> = Vec::new();
     for l in lines {
         let text = format!("{} {}", l.operators.join("+"), seconds(l.seconds));

@@ -91,7 +91,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let place = args.at.as_deref().map(|at| at::find(&model, at)).transpose()?;
     if let Some(Place { node: None, told }) = &place {
         args.common.report(&Told { notes: told })?;
-        args.common.screen.print(&lines(told))?;
+        args.common.screen.print_wrapped(&lines(told))?;
         return Ok(Findings::Nothing);
     }
     let (at, told) = place.map_or((None, vec![]), |p| (p.node, p.told));
@@ -104,7 +104,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     options.self_check = args.html.is_some();
     let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
     let optimize = || Ok(optimizer.optimize(&model)?);
-    if let Some(done) = args.questions.answer(&model, &optimize, (&args.common, args.all))? {
+    let how = (&args.common, args.all, args.tuning.measure.is_some());
+    if let Some(done) = args.questions.answer(&model, &optimize, how)? {
         return Ok(done);
     }
     let optimized = optimize()?;
@@ -112,7 +113,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         let found = optimized.why_not_at(name, at.as_deref())?;
         progress::done();
         args.common.report(&found)?;
-        args.common.screen.print(&(lines(&told) + &found.human()))?;
+        args.common.screen.print_wrapped(&(lines(&told) + &found.human()))?;
         return Ok(Findings::Nothing);
     }
     let mut explanation = match args.gains {
@@ -131,7 +132,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     }
     args.common.report(&explanation)?;
     progress::done();
-    args.common.screen.print(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
+    args.common.screen.print_wrapped(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
     if args.replay {
         return replay(optimized.result(), &model.library, &args.common);
     }

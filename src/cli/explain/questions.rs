@@ -5,6 +5,7 @@ use super::lines;
 use crate::cli::common::{Common, Findings};
 use crate::cli::completing;
 use crate::cli::terminal::progress;
+use crate::explain::NodeStory;
 use crate::model::Model;
 use crate::optimizer::OptimizedModel;
 use clap_complete::ArgValueCompleter;
@@ -14,6 +15,9 @@ use serde::Serialize;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Questions")]
 pub(super) struct Questions {
+    /// What became of a node or value of the model, also of one that reading removed.
+    #[arg(long, value_name = "NAME", group = "question", add = ArgValueCompleter::new(completing::nodes))]
+    node: Option<String>,
     /// Why two nodes of the model are not in one kernel of the plan.
     #[arg(long, value_names = ["A", "B"], num_args = 2, group = "question", add = ArgValueCompleter::new(completing::nodes))]
     why_not_fused: Option<Vec<String>>,
@@ -21,6 +25,14 @@ pub(super) struct Questions {
     /// or with or without a law, and say what that would gain.
     #[arg(long, value_name = "WHAT", group = "question", add = ArgValueCompleter::new(completing::gains))]
     would_gain: Option<String>,
+    /// The error of each law's steps and how the model amplifies a rounding of its inputs, in units in the last place, on seeded
+    /// inputs.
+    #[arg(long, group = "question")]
+    numerics: bool,
+    /// The kernels of the plan, with the nodes that they compute, their times, shares and parts of the roofline; with `--measure` by
+    /// the clock.
+    #[arg(long, group = "question")]
+    kernels: bool,
 }
 
 impl Questions {
@@ -29,8 +41,15 @@ impl Questions {
         &self,
         model: &Model,
         optimized: &dyn Fn() -> anyhow::Result<OptimizedModel>,
-        (common, all): (&Common, bool),
+        (common, all, measure): (&Common, bool, bool),
     ) -> anyhow::Result<Option<Findings>> {
+        if let Some(name) = &self.node {
+            let Place { node, told } = at::find(model, name)?;
+            let Some(node) = node else { return told_only(common, &told) };
+            let (found, notes) = (optimized()?.node(&node)?, &told);
+            let text = lines(&told) + &found.human(all);
+            return print(common, &Noted { notes, story: &found }, &text);
+        }
         if let Some(nodes) = &self.why_not_fused {
             let (nodes, told) = pair(model, nodes)?;
             let [Some(a), Some(b)] = nodes else {
@@ -43,8 +62,25 @@ impl Questions {
             let found = optimized()?.would_gain(what)?;
             return print(common, &found, &found.human(all));
         }
+        if self.numerics {
+            let found = optimized()?.numerics()?;
+            return print(common, &found, &found.human(all));
+        }
+        if self.kernels {
+            let done = optimized()?;
+            let found = if measure { done.measured_kernel_table() } else { done.kernel_table() }?;
+            return print(common, &found, &found.human(all));
+        }
         Ok(None)
     }
+}
+
+/// A node, and what reading made of what was asked for.
+#[derive(Serialize)]
+struct Noted<'a> {
+    notes: &'a [String],
+    #[serde(flatten)]
+    story: &'a NodeStory,
 }
 
 /// Two nodes of the program as read, and what is to be said of those that are none.
@@ -70,6 +106,6 @@ fn print(
 ) -> anyhow::Result<Option<Findings>> {
     progress::done();
     common.report(report)?;
-    common.screen.print(text)?;
+    common.screen.print_wrapped(text)?;
     Ok(Some(Findings::Nothing))
 }

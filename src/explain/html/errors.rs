@@ -3,7 +3,6 @@
 //! Operands of a step are related to each other by the steps before it, so that a step is true of values that the model
 //! computes, and not of any.
 
-use super::steps::Errors;
 use crate::pipeline::selfcheck;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
@@ -12,6 +11,7 @@ use mlc_explore::{Explored, Proof, ProofStep, Reason};
 use mlc_extract::resources::operations;
 use mlc_verify::random_inputs;
 use std::collections::HashMap;
+use serde::Serialize;
 use std::sync::Arc;
 
 /// Operations up to which the interpreter computes all steps in f64, and kernels those that may round otherwise.
@@ -24,6 +24,18 @@ const CONSTANTS: u64 = 1 << 30;
 
 /// Steps of each law that kernels compute.
 const OF_A_LAW: usize = 2;
+
+/// What the element type makes of both sides, computed from the inputs that the self-check draws.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(in crate::explain) struct Errors {
+    /// Largest distance of each from what f64 makes of what was there, relative to the largest element; nothing where the
+    /// interpreter would take too long.
+    pub sides: Option<(f64, f64)>,
+    /// Largest distance between them.
+    pub between: f64,
+    /// Half a unit in the last place of the type.
+    pub roundoff: f64,
+}
 
 /// How steps are computed.
 pub(in crate::explain) struct Runs<'a> {

@@ -1,6 +1,7 @@
 //! The laws that a result rests on, and those that it may not use.
 
-use super::steps::{Drawing, Errors, Step};
+use super::errors::Errors;
+use super::steps::{Drawing, Step};
 use crate::explain::unmade::calls;
 use crate::explain::{Explanation, LawUse, Region, declaration};
 use crate::pipeline::options::{Fp, Options};
