@@ -80,12 +80,13 @@ pub fn node(
     let (_, places) = credits(&noted, library, o.report.cost_after);
     let regions = super::regions::regions(library, &before, &after, &places);
     let (old, new) = (lines(library, &before), lines(library, &after));
-    let own = Computing { plan: &o.plan, lines: &new, regions: &regions };
+    let computing = |plan, lines| Computing { source: &o.source, plan, lines, regions: &regions };
+    let own = computing(&o.plan, &new[..]);
     let kept = own.kernels(name);
     let all = |kernels: &[usize], lines: &[KernelLine]| -> Vec<KernelLine> {
         kernels.iter().map(|&k| lines[k].clone()).collect()
     };
-    let runs = Computing { plan: before.plan, lines: &old, regions: &regions }.kernels(name);
+    let runs = computing(before.plan, &old[..]).kernels(name);
     let state = match (kept.is_empty(), runs.is_empty()) {
         (false, _) => State::Kept,
         (true, false) => State::Gone,
@@ -205,8 +206,12 @@ impl NodeStory {
         }
         for l in &self.laws {
             row("law", format!("{} [{}]  {}", l.law, l.error, known::sentence(&[l.doc.clone()])));
-            let (a, b) = &l.equation;
-            row("", format!("{a}  =  {b}"));
+            if all {
+                let (a, b) = &l.equation;
+                l.text.lines().for_each(|line| row("", line.to_string()));
+                row("", format!("here {a}"));
+                row("", format!("  =  {b}"));
+            }
         }
         row("steps", self.steps.join(", "));
         out

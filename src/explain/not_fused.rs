@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::pipeline::Optimized;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
-use mlc_dsl::ir::{NodeKind, Value};
+use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::plan::{Kernel, Plan};
 use mlc_extract::cost::target::VIEW;
@@ -41,6 +41,9 @@ pub struct NotFused {
     pub reasons: Vec<String>,
     /// Estimated seconds in kernels of their own and in one, where one kernel may compute both.
     pub estimate: Option<(f64, f64)>,
+    /// Operators that do the work of both and were found here: the operator, and estimated seconds of the result without it and with
+    /// it; none if the target cannot compute it.
+    pub dearer: Vec<(String, f64, Option<f64>)>,
     /// Laws that yield an operator which does the work of both, and how far each came.
     pub laws: Vec<LawStory>,
 }
@@ -57,6 +60,7 @@ struct Asked<'a> {
 
 /// Which kernels of a plan compute the nodes of a model.
 pub(super) struct Computing<'a> {
+    pub source: &'a Program,
     pub plan: &'a Plan,
     pub lines: &'a [KernelLine],
     pub regions: &'a [Region],
@@ -65,13 +69,31 @@ pub(super) struct Computing<'a> {
 impl<'a> Computing<'a> {
     /// The kernels that compute a value of this node.
     pub fn kernels(&self, node: &str) -> Vec<usize> {
-        let program = &self.plan.program;
-        let is_it = |k: &Kernel| k.nodes.iter().any(|n| program.node(*n).origin == node);
+        let (program, inner) = (&self.plan.program, self.inner(node));
+        let is_it = |k: &Kernel| {
+            let mut own = k.nodes.iter().map(|n| program.node(*n)).filter(|n| n.origin == node);
+            own.any(|n| applied(n).is_none_or(|call| !inner.contains(&call)))
+        };
         let all = self.plan.kernels.iter().enumerate();
         let found = all.filter(|(_, k)| is_it(k)).map(|(i, _)| i);
         let (views, others): (Vec<usize>, Vec<usize>) =
             found.partition(|&k| self.plan.kernels[k].name == VIEW);
         if others.is_empty() { views } else { others }
+    }
+
+    /// The operators that a node is read as and that are no result of it.
+    fn inner(&self, node: &str) -> BTreeSet<CallId> {
+        let source = self.source;
+        let read = source.nodes.iter().filter(|n| n.origin != node).flat_map(|n| &n.args);
+        let read: BTreeSet<NodeId> =
+            read.chain(source.outputs.iter().map(|(_, v)| v)).map(|v| v.node).collect();
+        let own = (0..).map(NodeId).zip(&source.nodes).filter(|(_, n)| n.origin == node);
+        let (results, inner): (Vec<_>, Vec<_>) = own.partition(|(id, _)| read.contains(id));
+        let calls = |all: Vec<(NodeId, &Node)>| -> BTreeSet<CallId> {
+            all.into_iter().filter_map(|(_, n)| applied(n)).collect()
+        };
+        let results = calls(results);
+        calls(inner).difference(&results).copied().collect()
     }
 
     /// The region that a node is in, with the names of that copy of it that has the node.
@@ -112,6 +134,7 @@ pub fn not_fused(
         options,
         apart: Apart { plan: &o.plan, library, prices, target, joined: &joined },
         own: Computing {
+            source: &o.source,
             plan: &o.plan,
             lines: &lines(library, &after),
             regions: &explanation.regions,
@@ -131,6 +154,7 @@ impl Asked<'_> {
             kernels: [vec![], vec![]],
             reasons: vec![],
             estimate: None,
+            dearer: vec![],
             laws: vec![],
         };
         let mut places = own.clone();
@@ -142,6 +166,7 @@ impl Asked<'_> {
         let shared: Vec<usize> = common(&places[0], &places[1]);
         if !answer.fused && own.iter().any(Vec::is_empty) && !shared.is_empty() {
             answer.fused = true;
+            answer.reasons = self.together(nodes, &own);
         }
         answer.kernels = match answer.fused {
             true => [self.told(&shared), self.told(&shared)],
@@ -160,6 +185,7 @@ impl Asked<'_> {
             answer.reasons.push(self.unrelated(&places));
         }
         answer.laws = self.nearly(nodes);
+        answer.dearer = self.dearer(nodes);
         answer
     }
 
@@ -176,6 +202,23 @@ impl Asked<'_> {
             false => format!("no kernel of the result computes `{node}`: others stand in its place{by}"),
         };
         (instead, why)
+    }
+
+    /// How nodes that no kernel computes came into one with others.
+    fn together(&self, nodes: [&str; 2], own: &[Vec<usize>; 2]) -> Vec<String> {
+        let gone = nodes.iter().zip(own).filter(|(_, own)| own.is_empty()).map(|(n, _)| *n);
+        let by = |n: &str| self.own.region(n).map(|(r, _)| r.laws.iter().chain(&r.steps));
+        let by: BTreeSet<&String> = gone.clone().filter_map(by).flatten().collect();
+        let by: Vec<&str> = by.into_iter().map(String::as_str).collect();
+        let names: Vec<String> = gone.map(|n| format!("`{n}`")).collect();
+        let whose = names.join(" and ");
+        match by.is_empty() {
+            true => vec![format!("it does the work of {whose}, whose own value is not computed")],
+            false => vec![format!(
+                "it does the work of {whose}, whose own value is not computed, by {}",
+                by.join(", ")
+            )],
+        }
     }
 
     fn told(&self, kernels: &[usize]) -> Vec<KernelLine> {
@@ -319,6 +362,9 @@ impl Asked<'_> {
         let wanted = |n: &String| here.contains(n);
         let story = |i: u32| whynot::story(self.o, self.library, self.options, i, &wanted);
         let mut all: Vec<LawStory> = found.map(story).collect();
+        for l in &mut all {
+            l.near.retain(|n| n.operators.0 > 1 && 2 * n.operators.0 >= n.operators.1);
+        }
         all.retain(|l| !l.refused.is_empty() || !l.near.is_empty());
         let part = |n: &NearMiss| n.operators.0 as f64 / n.operators.1.max(1) as f64;
         let nearest = |l: &LawStory| l.near.iter().map(part).fold(0.0, f64::max);
@@ -327,14 +373,32 @@ impl Asked<'_> {
         all
     }
 
+    /// The operators that are defined by both and were found at one of the nodes, and what the result would take with them.
+    fn dearer(&self, nodes: [&str; 2]) -> Vec<(String, f64, Option<f64>)> {
+        let of = nodes.map(|n| self.calls(n));
+        let both = |j: &&Joined| {
+            j.is_found() && of.iter().all(|calls| calls.iter().any(|&c| j.has(c)))
+        };
+        let here = self.stand_for(nodes);
+        let (o, prices) = (self.o, self.apart.prices);
+        let extractor = self.options.extractor_for(prices);
+        let mut out = Vec::new();
+        for j in self.apart.joined.iter().filter(both).take(LAWS) {
+            let Some(call) = self.library.find(&self.library.laws[j.law as usize].name) else {
+                continue;
+            };
+            let found = o.explored.with_operator(call, prices, &*extractor).into_iter();
+            let name = |n: NodeId| o.explored.source.node(n).origin.clone();
+            let mut found = found.filter(|(at, _)| at.is_some_and(|n| here.contains(&name(n))));
+            let operator = self.library.call(call).name.to_string();
+            out.extend(found.next().map(|(_, with)| (operator, o.extracted.cost, with)));
+        }
+        out
+    }
+
     /// The operators that a node of the model is read as.
     fn calls(&self, node: &str) -> BTreeSet<CallId> {
-        let own = self.o.source.nodes.iter().filter(|n| n.origin == node);
-        let call = |kind: &NodeKind| match kind {
-            NodeKind::Apply(call, _) => Some(*call),
-            NodeKind::Input(_) | NodeKind::Const(_) => None,
-        };
-        own.filter_map(|n| call(&n.kind)).collect()
+        self.o.source.nodes.iter().filter(|n| n.origin == node).filter_map(applied).collect()
     }
 
     /// The nodes, and those that were searched in their place where one block stands for all its copies.
@@ -344,6 +408,14 @@ impl Asked<'_> {
         let stands = copies.filter(|(_, names)| names.iter().any(|n| nodes.contains(&&**n)));
         let own = nodes.iter().map(|n| n.to_string());
         own.chain(stands.map(|(n, _)| n.origin.clone())).collect()
+    }
+}
+
+/// The operator that a node applies.
+fn applied(node: &Node) -> Option<CallId> {
+    match node.kind {
+        NodeKind::Apply(call, _) => Some(call),
+        NodeKind::Input(_) | NodeKind::Const(_) => None,
     }
 }
 
@@ -460,6 +532,20 @@ impl NotFused {
         }
         for reason in &self.reasons {
             let _ = writeln!(out, "  {} {reason}", if self.fused { "how:" } else { "why:" });
+        }
+        for (operator, without, with) in &self.dearer {
+            let _ = match with {
+                Some(with) => writeln!(
+                    out,
+                    "  `{operator}` does the work of both and was found here: with it the result is estimated to take {}, without it {}",
+                    seconds(*with),
+                    seconds(*without)
+                ),
+                None => writeln!(
+                    out,
+                    "  `{operator}` does the work of both and was found here: the target has no kernel for the whole of it"
+                ),
+            };
         }
         for law in &self.laws {
             whynot::law(&mut out, law);

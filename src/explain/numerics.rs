@@ -13,7 +13,7 @@ use crate::pipeline::options::Options;
 use crate::pipeline::selfcheck::{self, INTERPRETED};
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Program, Tensor, Value};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{ErrorClass, Library};
 use mlc_dsl::random::Random;
 use mlc_explore::{Explored, Proof, ProofStep};
 use mlc_extract::resources::operations;
@@ -67,6 +67,8 @@ pub struct LawError {
     pub law: String,
     /// Its error class.
     pub class: String,
+    /// It changes no bits by itself, and a step that changes a value rests on other equations beneath it.
+    pub exact: bool,
     pub steps: usize,
     /// Steps that were measured.
     pub measured: usize,
@@ -124,7 +126,7 @@ pub fn numerics(
     let measured = runner.steps(&noted);
     let moves = runner.moves(o, &noted, &measured, &inputs);
     out.laws = laws(library, &noted, &measured, &moves);
-    out.most = most(&noted, &measured, &moves);
+    out.most = most(library, &noted, &measured, &moves);
     if out.results.is_none() {
         out.notes.push("a run would take too long: results are not compared".into());
     }
@@ -165,6 +167,7 @@ fn laws(
         let law = all.entry(&n.name).or_insert_with(|| LawError {
             law: n.name.clone(),
             class: super::describe(library, n.step.reason, 0.0).error,
+            exact: is_exact(library, n),
             steps: 0,
             measured: 0,
             change: None,
@@ -189,13 +192,23 @@ fn laws(
     all
 }
 
+fn is_exact(library: &Library, n: &Noted<'_>) -> bool {
+    super::describe(library, n.step.reason, 0.0).error == ErrorClass::Exact.to_string()
+}
+
+/// Of steps that move it alike that of a law which may round.
 fn most(
+    library: &Library,
     noted: &[Noted<'_>],
     measured: &[Option<Errors>],
     moves: &[Option<f64>],
 ) -> Option<MostMoved> {
     let known = (0..noted.len()).filter_map(|i| Some((i, moves[i].filter(|m| *m > 0.0)?)));
-    let (i, moves) = known.min_by(|a, b| b.1.total_cmp(&a.1))?;
+    let first = |a: &(usize, f64), b: &(usize, f64)| {
+        let exact = |i: usize| is_exact(library, &noted[i]);
+        b.1.total_cmp(&a.1).then(exact(a.0).cmp(&exact(b.0)))
+    };
+    let (i, moves) = known.min_by(first)?;
     let (n, e) = (&noted[i], measured[i]?);
     Some(MostMoved {
         law: n.name.clone(),
@@ -264,7 +277,9 @@ impl Runner<'_> {
         measured: &[Option<Errors>],
         inputs: &[Tensor],
     ) -> Vec<Option<f64>> {
-        let mut out: Vec<Option<f64>> = vec![None; noted.len()];
+        // What changes nothing moves nothing.
+        let still = |e: &Option<Errors>| e.is_some_and(|e| e.between == 0.0).then_some(0.0);
+        let mut out: Vec<Option<f64>> = measured.iter().map(still).collect();
         let mut order: Vec<usize> = (0..noted.len()).filter(|&i| changes(&measured[i])).collect();
         let size = |i: usize| measured[i].map_or(0.0, |e| ulps(e.between, e.roundoff));
         order.sort_by(|&a, &b| size(b).total_cmp(&size(a)).then(a.cmp(&b)));
@@ -396,8 +411,7 @@ fn by_one_ulp(t: &Tensor, seed: u64) -> Tensor {
     Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values)
 }
 
-/// Columns of the table.
-const LAW: usize = 36;
+/// Characters of a column.
 const COLUMN: usize = 13;
 
 /// Steps that are told without `all`.
@@ -427,21 +441,7 @@ impl Numerics {
             let between = number(Some(between));
             let _ = writeln!(out, "the result differs from the model as read by {between}{against}");
         }
-        if !self.laws.is_empty() {
-            let heads = ["changes by", "was off by", "is off by", "moves result"];
-            let heads: String = heads.iter().map(|h| format!("{h:>COLUMN$}")).collect();
-            let _ = writeln!(out, "\n{:<LAW$}{:>6}{heads}", "step of the proof", "steps");
-        }
-        let told = if all { self.laws.len() } else { TOLD };
-        for l in self.laws.iter().take(told) {
-            let name = format!("{} [{}]", l.law, l.class);
-            let (was, is) = l.sides.unzip();
-            let cells = [l.change, was, is, l.moves].map(|u| format!("{:>COLUMN$}", number(u)));
-            let _ = writeln!(out, "{name:<LAW$}{:>6}{}", l.steps, cells.concat());
-        }
-        if self.laws.len() > told {
-            let _ = writeln!(out, "and {} more that change less", self.laws.len() - told);
-        }
+        self.table(&mut out, all);
         if let Some(m) = &self.most {
             let (change, moves) = (number(Some(m.change)), number(Some(m.moves)));
             let _ = writeln!(
@@ -467,5 +467,35 @@ impl Numerics {
             let _ = writeln!(out, "note: {n}");
         }
         out
+    }
+
+    /// The laws and what their steps do.
+    fn table(&self, out: &mut String, all: bool) {
+        if self.laws.is_empty() {
+            return;
+        }
+        let told = &self.laws[..if all { self.laws.len() } else { TOLD.min(self.laws.len()) }];
+        let changes = |l: &LawError| l.exact && l.change.is_some_and(|c| c > 0.0);
+        let name = |l: &LawError| {
+            format!("{}{} [{}]", l.law, if changes(l) { "*" } else { "" }, l.class)
+        };
+        let head = "step of the proof";
+        let wide = told.iter().map(|l| name(l).chars().count()).chain([head.len()]).max();
+        let wide = wide.unwrap_or(0) + 1;
+        let heads = ["changes by", "was off by", "is off by", "moves result"];
+        let heads: String = heads.iter().map(|h| format!("{h:>COLUMN$}")).collect();
+        let _ = writeln!(out, "\n{head:<wide$}{:>6}{heads}", "steps");
+        for l in told {
+            let (was, is) = l.sides.unzip();
+            let cells = [l.change, was, is, l.moves].map(|u| format!("{:>COLUMN$}", number(u)));
+            let _ = writeln!(out, "{:<wide$}{:>6}{}", name(l), l.steps, cells.concat());
+        }
+        if self.laws.len() > told.len() {
+            let more = self.laws.len() - told.len();
+            let _ = writeln!(out, "and {more} more that change less; `--all` tells them");
+        }
+        if told.iter().any(changes) {
+            out.push_str("* changes no bits by itself: its sides read values that steps beneath it found equal\n");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Regions where the plans differ: groups of kernels before and after that compute the same nodes of the model.
 //!
 //! Kernels are in one region if they compute values of the same nodes, of the model or of the result; a value that is neither
-//! read from the model nor found in it belongs to its readers. Every kernel of both plans is in exactly one region, so the
+//! read from the model nor found in it belongs to its readers. Large regions are [split](super::split). Every kernel of both plans is in exactly one region, so the
 //! savings of the regions add up to the total.
 
+use super::split::split;
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -24,7 +25,7 @@ pub struct KernelLine {
 }
 
 /// Kernels before and after that compute the same nodes of the model.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Region {
     pub nodes: Vec<String>,
     /// Kernels of the program as read.
@@ -115,15 +116,7 @@ pub fn regions(
     let mut out: BTreeMap<String, Region> = BTreeMap::new();
     for (line, is_old) in old.iter().map(|l| (l, true)).chain(new.iter().map(|l| (l, false))) {
         let key = line.nodes.first().map_or(String::new(), |n| sets.find(n));
-        let region = out.entry(key).or_insert_with(|| Region {
-            nodes: vec![],
-            before: vec![],
-            after: vec![],
-            saved: 0.0,
-            laws: BTreeSet::new(),
-            steps: BTreeSet::new(),
-            alike: vec![],
-        });
+        let region = out.entry(key).or_default();
         let known: BTreeSet<String> = region.nodes.iter().cloned().collect();
         region.nodes.extend(line.nodes.iter().filter(|n| !known.contains(*n)).cloned());
         let (list, sign) =
@@ -131,14 +124,29 @@ pub fn regions(
         list.push(line.clone());
         region.saved += sign * line.seconds;
     }
+    let order = order(before.plan, after.plan);
+    let mut out: Vec<Region> = out.into_values().flat_map(|r| split(r, &order)).collect();
+    let nodes = out.iter().enumerate().flat_map(|(i, r)| r.nodes.iter().map(move |n| (n, i)));
+    let of: HashMap<String, usize> = nodes.map(|(n, i)| (n.clone(), i)).collect();
     for Credit { node, name, is_law } in credits {
-        let Some(region) = out.get_mut(&sets.find(node)) else { continue };
+        let Some(region) = of.get(node).map(|&i| &mut out[i]) else { continue };
         let list = if *is_law { &mut region.laws } else { &mut region.steps };
         list.insert(name.clone());
     }
-    let mut told = gathered(out.into_values().collect());
+    let mut told = gathered(out);
     told.iter_mut().for_each(Region::explain_by_plan);
     told
+}
+
+/// The places of nodes of the model in the order of the program as read, then of the result.
+fn order<'a>(before: &'a Plan, after: &'a Plan) -> HashMap<&'a str, usize> {
+    let mut out = HashMap::new();
+    let nodes = before.program.nodes.iter().chain(&after.program.nodes);
+    for name in nodes.map(|n| n.origin.as_str()).filter(|n| !n.is_empty()) {
+        let next = out.len();
+        out.entry(name).or_insert(next);
+    }
+    out
 }
 
 /// What is known of where a kernel came from.
@@ -237,21 +245,30 @@ fn unnamed(plan: &Plan) -> Vec<BTreeSet<&str>> {
 /// A plan's kernels; one whose own nodes have no name gets those of what reads it.
 pub(super) fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
     let plan = priced.plan;
+    let kernels = plan.kernels.iter().zip(&priced.seconds).zip(node_names(plan));
+    let line = |((k, seconds), nodes): ((&mlc_dsl::plan::Kernel, &f64), Vec<String>)| {
+        let operators = k.nodes.iter().map(|&n| library.node_name(&plan.program, n)).collect();
+        KernelLine { kernel: k.name.clone(), operators, nodes, seconds: *seconds }
+    };
+    kernels.map(line).collect()
+}
+
+/// For each kernel the nodes of the model whose values it computes, or else those of what reads it.
+pub(crate) fn node_names(plan: &Plan) -> Vec<Vec<String>> {
     let readers = readers(plan);
-    let mut out: Vec<KernelLine> = Vec::with_capacity(plan.kernels.len());
-    for (k, seconds) in plan.kernels.iter().zip(&priced.seconds) {
+    let mut out: Vec<Vec<String>> = Vec::with_capacity(plan.kernels.len());
+    for k in &plan.kernels {
         let mut nodes: Vec<String> = Vec::new();
         for name in k.nodes.iter().map(|n| &plan.program.node(*n).origin) {
             if !name.is_empty() && !nodes.contains(name) {
                 nodes.push(name.clone());
             }
         }
-        let operators = k.nodes.iter().map(|&n| library.node_name(&plan.program, n)).collect();
-        out.push(KernelLine { kernel: k.name.clone(), operators, nodes, seconds: *seconds });
+        out.push(nodes);
     }
     for k in (0..out.len()).rev().filter(|&k| readers[k].iter().all(|&r| r > k)) {
-        if out[k].nodes.is_empty() {
-            out[k].nodes = readers[k].first().map(|&r| out[r].nodes.clone()).unwrap_or_default();
+        if out[k].is_empty() {
+            out[k] = readers[k].first().map(|&r| out[r].clone()).unwrap_or_default();
         }
     }
     out

@@ -121,7 +121,7 @@ pub(super) fn saved(s: f64) -> String {
 }
 
 /// The first names, and how many more there are.
-pub(super) fn names(all: &[String], whole: bool) -> String {
+pub(crate) fn names(all: &[String], whole: bool) -> String {
     let shown = if whole { all.len() } else { NAMES };
     let mut out = all.iter().take(shown).join(", ");
     if all.len() > shown {

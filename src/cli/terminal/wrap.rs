@@ -31,7 +31,7 @@ pub fn wrapped(text: &str, width: usize) -> String {
 
 fn broken(out: &mut String, line: &str, width: usize) {
     let hang = hang(line, width);
-    let (mut column, mut is_first) = (0, true);
+    let (mut column, mut is_first, mut is_fresh) = (0, true, false);
     let text = line.trim_start();
     let indent = line.len() - text.len();
     out.push_str(&line[..indent]);
@@ -45,11 +45,12 @@ fn broken(out: &mut String, line: &str, width: usize) {
             }
             out.push('\n');
             out.extend(std::iter::repeat_n(' ', hang));
-            column = hang;
+            (column, is_fresh) = (hang, true);
         }
-        if length > 0 || column > hang {
+        if length > 0 || !is_fresh {
             out.push_str(word);
             column += word.chars().count();
+            is_fresh = false;
         }
         is_first = false;
     }
@@ -74,8 +75,8 @@ mod tests {
     #[test]
     fn lines_go_on_below_where_their_text_begins() {
         let text = "  label  one two three four\nshort\n  why: it is so and so\n";
-        let wanted = "  label  one two\n         three\n         four\nshort\n  why: it is so and\n      so\n";
-        assert_eq!(wrapped(text, 19), wanted.replace("  label  one two\n         three\n         four", "  label  one two\n      three four"));
+        let wanted = "  label  one two\n      three four\nshort\n  why: it is so and\n      so\n";
+        assert_eq!(wrapped(text, 19), wanted);
         let wide = "  label  one two three four five six\n";
         assert_eq!(wrapped(wide, 30), "  label  one two three four\n         five six\n");
     }

@@ -142,6 +142,11 @@ pub(in crate::explain) struct Joined {
 }
 
 impl Joined {
+    /// True if its definition was found in the model.
+    pub fn is_found(&self) -> bool {
+        self.matches > 0
+    }
+
     /// True if its definition has this operator.
     pub fn has(&self, call: CallId) -> bool {
         self.calls.contains(&call)
@@ -169,6 +174,7 @@ pub(in crate::explain) fn of_both(all: &[Joined], a: CallId, b: CallId) -> Optio
     let both = |j: &&Joined| j.calls.contains(&a) && j.calls.contains(&b);
     let told = |j: &Joined| match j.matches {
         0 => format!("`{}`, whose definition was found nowhere in the model", j.name),
+        1 => format!("`{}`, whose definition was found once, but not here, or dearer", j.name),
         n => format!("`{}`, whose definition was found {n} times, but not here, or dearer", j.name),
     };
     let found: Vec<String> = all.iter().filter(both).take(NAMED).map(told).collect();
