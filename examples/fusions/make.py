@@ -102,7 +102,7 @@ write(
         node("MatMul", "weights v", "context"),
     ],
     {"q": [1, 4, 32, 16], "k": [1, 4, 16, 32], "v": [1, 4, 32, 16], "mask": [1, 1, 1, 32]},
-    {"context": [1, 4, 32, 16], "weights": [1, 4, 32, 32]},
+    {"context": [1, 4, 32, 16]},
     root=4.0,
 )
 write(

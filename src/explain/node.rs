@@ -190,8 +190,8 @@ impl NodeStory {
         }
         row("reads", names(&self.reads, all));
         row("read by", names(&self.readers, all));
-        row("before", kernels(&self.before));
-        row("after", kernels(&self.after));
+        row("before", kernels(&self.before, all));
+        row("after", kernels(&self.after, all));
         let shares: Vec<String> = self.after.iter().flat_map(|k| &k.nodes).cloned().collect();
         let mut others: Vec<String> = shares.into_iter().filter(|n| *n != self.node).collect();
         others.dedup();

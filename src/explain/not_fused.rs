@@ -207,9 +207,10 @@ impl Asked<'_> {
     /// How nodes that no kernel computes came into one with others.
     fn together(&self, nodes: [&str; 2], own: &[Vec<usize>; 2]) -> Vec<String> {
         let gone = nodes.iter().zip(own).filter(|(_, own)| own.is_empty()).map(|(n, _)| *n);
-        let by = |n: &str| self.own.region(n).map(|(r, _)| r.laws.iter().chain(&r.steps));
-        let by: BTreeSet<&String> = gone.clone().filter_map(by).flatten().collect();
-        let by: Vec<&str> = by.into_iter().map(String::as_str).collect();
+        let regions = || gone.clone().filter_map(|n| self.own.region(n)).map(|(r, _)| r);
+        let laws: BTreeSet<&String> = regions().flat_map(|r| &r.laws).collect();
+        let steps: BTreeSet<&String> = regions().flat_map(|r| &r.steps).collect();
+        let by: Vec<&str> = laws.into_iter().chain(steps).map(String::as_str).collect();
         let names: Vec<String> = gone.map(|n| format!("`{n}`")).collect();
         let whose = names.join(" and ");
         match by.is_empty() {
@@ -363,7 +364,7 @@ impl Asked<'_> {
         let story = |i: u32| whynot::story(self.o, self.library, self.options, i, &wanted);
         let mut all: Vec<LawStory> = found.map(story).collect();
         for l in &mut all {
-            l.near.retain(|n| n.operators.0 > 1 && 2 * n.operators.0 >= n.operators.1);
+            l.near.retain(|n| n.operators.0 > 1 && 3 * n.operators.0 >= 2 * n.operators.1);
         }
         all.retain(|l| !l.refused.is_empty() || !l.near.is_empty());
         let part = |n: &NearMiss| n.operators.0 as f64 / n.operators.1.max(1) as f64;
@@ -387,6 +388,9 @@ impl Asked<'_> {
             let Some(call) = self.library.find(&self.library.laws[j.law as usize].name) else {
                 continue;
             };
+            if self.o.plan.program.nodes.iter().any(|n| applied(n) == Some(call)) {
+                continue;
+            }
             let found = o.explored.with_operator(call, prices, &*extractor).into_iter();
             let name = |n: NodeId| o.explored.source.node(n).origin.clone();
             let mut found = found.filter(|(at, _)| at.is_some_and(|n| here.contains(&name(n))));

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Operations of one run in the interpreter, and of one by kernels.
 const SMALL: f64 = 1e8;
-const LARGE: f64 = 2e10;
+const LARGE: f64 = 5e11;
 
 /// Directions in which inputs are moved.
 const DRAWS: u64 = 4;
@@ -140,7 +140,7 @@ pub fn numerics(
     let lost = moves.iter().zip(&measured).filter(|(m, e)| m.is_none() && changes(e)).count();
     if lost > 0 {
         out.notes.push(format!(
-            "of {lost} steps that change a value it is not known how they move the result: their sides are no value of a node of the model, or a run would take too long"
+            "of {lost} steps that change a value it is not known how they move the result: their sides are no value of a node of the model, or of a block that was searched once for all its copies, or a run would take too long"
         ));
     }
     Ok(out)
@@ -184,8 +184,12 @@ fn laws(
                 law.sides = Some(law.sides.map_or((a, b), |(c, d)| (c.max(a), d.max(b))));
             }
         }
+        // A step that changes nothing tells nothing of the others.
+        let moved = moved.filter(|_| changes(e));
         law.moves = moved.map_or(law.moves, |m| larger(law.moves, m));
     }
+    let still = |l: &&mut LawError| l.change == Some(0.0);
+    all.values_mut().filter(still).for_each(|l| l.moves = Some(0.0));
     let mut all: Vec<LawError> = all.into_values().collect();
     let size = |l: &LawError| l.change.unwrap_or(-1.0);
     all.sort_by(|a, b| size(b).total_cmp(&size(a)).then(a.law.cmp(&b.law)));
@@ -277,9 +281,7 @@ impl Runner<'_> {
         measured: &[Option<Errors>],
         inputs: &[Tensor],
     ) -> Vec<Option<f64>> {
-        // What changes nothing moves nothing.
-        let still = |e: &Option<Errors>| e.is_some_and(|e| e.between == 0.0).then_some(0.0);
-        let mut out: Vec<Option<f64>> = measured.iter().map(still).collect();
+        let mut out: Vec<Option<f64>> = vec![None; noted.len()];
         let mut order: Vec<usize> = (0..noted.len()).filter(|&i| changes(&measured[i])).collect();
         let size = |i: usize| measured[i].map_or(0.0, |e| ulps(e.between, e.roundoff));
         order.sort_by(|&a, &b| size(b).total_cmp(&size(a)).then(a.cmp(&b)));

@@ -1,10 +1,10 @@
 //! Regions where the plans differ: groups of kernels before and after that compute the same nodes of the model.
 //!
 //! Kernels are in one region if they compute values of the same nodes, of the model or of the result; a value that is neither
-//! read from the model nor found in it belongs to its readers. Large regions are [split](super::split). Every kernel of both plans is in exactly one region, so the
-//! savings of the regions add up to the total.
+//! read from the model nor found in it belongs to its readers. Large regions are [split](super::split). Every kernel of both plans is
+//! in exactly one region, so the savings of the regions add up to the total.
 
-use super::split::split;
+use super::split::{Order, Span, split};
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -95,13 +95,17 @@ pub fn regions(
     credits: &[Credit],
 ) -> Vec<Region> {
     let mut sets = Sets::default();
+    let mut spans: Vec<Span> = Vec::new();
     let (old, new) = (lines(library, before), lines(library, after));
     for line in old.iter().chain(&new) {
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
+        spans.push(Span { nodes: line.nodes.clone(), seconds: line.seconds });
     }
     for (line, readers) in new.iter().zip(unnamed(after.plan)) {
         let Some(first) = line.nodes.first() else { continue };
         readers.iter().for_each(|r| sets.join(first, r));
+        let nodes = readers.iter().map(|r| r.to_string()).chain([first.clone()]);
+        spans.push(Span { nodes: nodes.collect(), seconds: line.seconds });
     }
     // A kernel none of whose values is computed any more went into what reads it.
     let still: BTreeSet<&String> = new.iter().flat_map(|l| &l.nodes).collect();
@@ -110,7 +114,11 @@ pub fn regions(
         let Some(gone) = line.nodes.first() else { continue };
         if !line.nodes.iter().any(|n| still.contains(n)) {
             let reader = readers.iter().find_map(|&r| old[r].nodes.first());
-            reader.into_iter().for_each(|r| sets.join(gone, r));
+            if let Some(reader) = reader {
+                sets.join(gone, reader);
+                let nodes = vec![gone.clone(), reader.clone()];
+                spans.push(Span { nodes, seconds: line.seconds });
+            }
         }
     }
     let mut out: BTreeMap<String, Region> = BTreeMap::new();
@@ -125,7 +133,15 @@ pub fn regions(
         region.saved += sign * line.seconds;
     }
     let order = order(before.plan, after.plan);
-    let mut out: Vec<Region> = out.into_values().flat_map(|r| split(r, &order)).collect();
+    let mut spans_of: HashMap<String, Vec<Span>> = HashMap::new();
+    for span in spans {
+        let key = span.nodes.first().map_or(String::new(), |n| sets.find(n));
+        spans_of.entry(key).or_default().push(span);
+    }
+    let parts = out.into_iter().flat_map(|(key, region)| {
+        split(region, spans_of.get(&key).map_or(&[][..], Vec::as_slice), &order)
+    });
+    let mut out: Vec<Region> = parts.collect();
     let nodes = out.iter().enumerate().flat_map(|(i, r)| r.nodes.iter().map(move |n| (n, i)));
     let of: HashMap<String, usize> = nodes.map(|(n, i)| (n.clone(), i)).collect();
     for Credit { node, name, is_law } in credits {
@@ -139,8 +155,8 @@ pub fn regions(
 }
 
 /// The places of nodes of the model in the order of the program as read, then of the result.
-fn order<'a>(before: &'a Plan, after: &'a Plan) -> HashMap<&'a str, usize> {
-    let mut out = HashMap::new();
+fn order<'a>(before: &'a Plan, after: &'a Plan) -> Order<'a> {
+    let mut out = Order::new();
     let nodes = before.program.nodes.iter().chain(&after.program.nodes);
     for name in nodes.map(|n| n.origin.as_str()).filter(|n| !n.is_empty()) {
         let next = out.len();

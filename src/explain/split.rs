@@ -1,7 +1,7 @@
-//! Splits regions that are too large to be read where the fewest kernels compute nodes on both sides.
+//! Splits regions that are too large to be read where the kernels that compute nodes on both sides take least.
 //!
 //! Every kernel stays in one region, so that savings still add up; a kernel that computes nodes on both sides goes where most of them
-//! are.
+//! are. A region is split only where such kernels take next to nothing: otherwise what one part saves, another would cost.
 
 use super::regions::{KernelLine, Region};
 use std::collections::{BTreeSet, HashMap};
@@ -12,12 +12,29 @@ const KERNELS: usize = 24;
 /// Kernels of each plan that a part has at least, if the region has so many.
 const LEAST: usize = 2;
 
-/// The parts of a region; `order` are the places of nodes in the model.
-pub(super) fn split(region: Region, order: &HashMap<&str, usize>) -> Vec<Region> {
+/// The part of a region's time that kernels on both sides may take.
+const CROSSING: f64 = 0.02;
+
+/// Nodes that belong together, and the seconds of the kernel that makes them.
+pub(super) struct Span {
+    pub nodes: Vec<String>,
+    pub seconds: f64,
+}
+
+/// The places of nodes in the model.
+pub(super) type Order<'a> = HashMap<&'a str, usize>;
+
+/// The parts of a region.
+pub(super) fn split(region: Region, spans: &[Span], order: &Order<'_>) -> Vec<Region> {
+    let placed = |s: &Span| {
+        let places = || s.nodes.iter().filter_map(|n| order.get(&**n).copied());
+        Some((places().min()?, places().max()?, s.seconds))
+    };
+    let spans: Vec<(usize, usize, f64)> = spans.iter().filter_map(placed).collect();
     let mut open = vec![region];
     let mut out = Vec::new();
     while let Some(region) = open.pop() {
-        match cut(&region, order) {
+        match cut(&region, &spans, order) {
             Some(at) => {
                 let (first, second) = halves(region, at, order);
                 open.extend([second, first]);
@@ -28,46 +45,41 @@ pub(super) fn split(region: Region, order: &HashMap<&str, usize>) -> Vec<Region>
     out
 }
 
-/// The places of the nodes that a kernel computes, the first and the last.
-fn span(line: &KernelLine, order: &HashMap<&str, usize>) -> Option<(usize, usize)> {
-    let places = || line.nodes.iter().filter_map(|n| order.get(&**n).copied());
-    places().min().zip(places().max())
-}
-
 /// The place before which the region is split; nothing if it is small, or cannot be split.
-fn cut(region: &Region, order: &HashMap<&str, usize>) -> Option<usize> {
+fn cut(region: &Region, spans: &[(usize, usize, f64)], order: &Order<'_>) -> Option<usize> {
     let count = region.before.len() + region.after.len();
     if count <= KERNELS {
         return None;
     }
-    let lines = region.before.iter().chain(&region.after);
-    let spans: Vec<(usize, usize)> = lines.filter_map(|l| span(l, order)).collect();
+    let lines = || region.before.iter().chain(&region.after);
+    let whole: f64 = lines().map(|l| l.seconds).sum();
     let places: BTreeSet<usize> =
         region.nodes.iter().filter_map(|n| order.get(&**n).copied()).collect();
     let cost = |&at: &usize| {
-        let whole = |after: bool| {
-            let lines = [&region.before, &region.after];
-            let part = |l: &&KernelLine| side(l, at, order) == after;
-            lines.iter().all(|l| {
-                let has = l.iter().filter(part).count();
-                has >= LEAST.min(l.len() / 2).max(usize::from(!l.is_empty()))
+        let has_enough = |after: bool| {
+            [&region.before, &region.after].iter().all(|all| {
+                let own = all.iter().filter(|l| side(l, at, order) == after).count();
+                own >= LEAST.min(all.len() / 2)
             })
         };
-        let crossing = spans.iter().filter(|(a, b)| *a < at && at <= *b).count();
-        let first = spans.iter().filter(|(a, b)| a + b < 2 * at).count();
-        let uneven = (2 * first).abs_diff(count);
-        (whole(false) && whole(true)).then_some((crossing, uneven, at))
+        let crossing = spans.iter().filter(|(a, b, _)| *a < at && at <= *b);
+        let crossing: f64 = crossing.map(|(.., s)| s).sum();
+        let first = lines().filter(|l| !side(l, at, order)).count();
+        let fits = crossing <= CROSSING * whole && has_enough(false) && has_enough(true);
+        fits.then_some((crossing, (2 * first).abs_diff(count), at))
     };
-    places.iter().skip(1).filter_map(cost).min().map(|(.., at)| at)
+    let all = places.iter().skip(1).filter_map(cost);
+    let best = all.min_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    best.map(|(.., at)| at)
 }
 
 /// True if most of what a kernel computes is at this place or behind it.
-fn side(line: &KernelLine, at: usize, order: &HashMap<&str, usize>) -> bool {
+fn side(line: &KernelLine, at: usize, order: &Order<'_>) -> bool {
     let places: Vec<usize> = line.nodes.iter().filter_map(|n| order.get(&**n).copied()).collect();
     2 * places.iter().filter(|p| **p >= at).count() > places.len()
 }
 
-fn halves(region: Region, at: usize, order: &HashMap<&str, usize>) -> (Region, Region) {
+fn halves(region: Region, at: usize, order: &Order<'_>) -> (Region, Region) {
     let part = |after: bool| {
         let own = |l: &&KernelLine| side(l, at, order) == after;
         let (before, later): (Vec<KernelLine>, Vec<KernelLine>) = (
@@ -89,9 +101,8 @@ fn halves(region: Region, at: usize, order: &HashMap<&str, usize>) -> (Region, R
 
 #[cfg(test)]
 mod tests {
-    use super::{KERNELS, split};
+    use super::{KERNELS, Order, Span, split};
     use crate::explain::regions::{KernelLine, Region};
-    use std::collections::HashMap;
 
     fn kernel(nodes: &[usize]) -> KernelLine {
         KernelLine {
@@ -102,33 +113,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_large_region_is_split_where_few_kernels_cross() {
+    /// Forty nodes, of which every kernel of the result computes two that follow each other, but for these places.
+    fn chain(gaps: &[usize]) -> (Region, Vec<Span>, Vec<String>) {
         let names: Vec<String> = (0..40).map(|n| format!("n{n}")).collect();
-        let order: HashMap<&str, usize> =
-            names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
-        // Every kernel of the result crosses to the next node, but for one place.
-        let after = (0..39).filter(|&n| n != 21).map(|n| kernel(&[n, n + 1])).collect();
+        let after = (0..39).filter(|n| !gaps.contains(n)).map(|n| kernel(&[n, n + 1]));
         let region = Region {
             nodes: names.clone(),
             before: (0..40).map(|n| kernel(&[n])).collect(),
-            after,
-            saved: 2.0,
+            after: after.collect(),
             ..Region::default()
         };
-        let parts = split(region, &order);
-        assert!(parts.iter().all(|p| p.before.len() + p.after.len() <= KERNELS));
-        assert_eq!(parts.iter().map(|p| p.before.len()).sum::<usize>(), 40);
-        assert_eq!(parts.iter().map(|p| p.after.len()).sum::<usize>(), 38);
-        assert_eq!(parts.iter().map(|p| p.saved).sum::<f64>(), 2.0);
-        let all: Vec<&String> = parts.iter().flat_map(|p| &p.nodes).collect();
-        assert_eq!(all.len(), names.len(), "every node is in one part");
-        assert!(parts.iter().any(|p| p.nodes.first().is_some_and(|n| n == "n22")));
+        let lines = region.before.iter().chain(&region.after);
+        let span = |l: &KernelLine| Span { nodes: l.nodes.clone(), seconds: l.seconds };
+        let spans = lines.map(span).collect();
+        (region, spans, names)
+    }
+
+    fn places(names: &[String]) -> Order<'_> {
+        names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect()
     }
 
     #[test]
-    fn a_small_region_stays() {
-        let region = Region { nodes: vec!["n0".into()], before: vec![kernel(&[0])], ..Region::default() };
-        assert_eq!(split(region, &HashMap::new()).len(), 1);
+    fn a_large_region_is_split_where_no_kernel_crosses() {
+        let (region, spans, names) = chain(&[9, 21, 29]);
+        let parts = split(region, &spans, &places(&names));
+        assert!(parts.iter().all(|p| p.before.len() + p.after.len() <= KERNELS));
+        let firsts: Vec<&str> = parts.iter().map(|p| p.nodes[0].as_str()).collect();
+        assert_eq!(firsts, ["n0", "n10", "n22", "n30"]);
+        assert_eq!(parts.iter().map(|p| p.before.len()).sum::<usize>(), 40);
+        assert_eq!(parts.iter().map(|p| p.after.len()).sum::<usize>(), 36);
+        assert_eq!(parts.iter().map(|p| p.saved).sum::<f64>(), 4.0);
+        assert_eq!(parts.iter().map(|p| p.nodes.len()).sum::<usize>(), names.len());
+    }
+
+    #[test]
+    fn what_cannot_be_split_stays() {
+        let (region, spans, names) = chain(&[]);
+        assert_eq!(split(region, &spans, &places(&names)).len(), 1);
+        let region = Region { before: vec![kernel(&[0])], ..Region::default() };
+        assert_eq!(split(region, &[], &Order::new()).len(), 1);
     }
 }

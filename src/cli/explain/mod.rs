@@ -32,23 +32,23 @@ pub struct Args {
     #[arg(long, add = ArgValueCompleter::new(completing::targets))]
     target: Option<String>,
     /// What each law gains: the model is optimised once more without it, one law after another.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "question")]
     gains: bool,
     /// Why a law did not fire, or an operator is not in the result.
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completing::declarations))]
+    #[arg(long, value_name = "NAME", conflicts_with = "question", add = ArgValueCompleter::new(completing::declarations))]
     why_not: Option<String>,
     /// The node of the model that is asked about; all by default.
-    #[arg(long, value_name = "NODE", add = ArgValueCompleter::new(completing::nodes))]
+    #[arg(long, value_name = "NODE", conflicts_with = "question", add = ArgValueCompleter::new(completing::nodes))]
     at: Option<String>,
     /// Leave nothing out: unchanged kernels, every name, equations of the proof.
     #[arg(long)]
     all: bool,
     /// Run both sides of every equation of the proof on seeded inputs.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "question")]
     replay: bool,
     /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. The
     /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
-    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at"])]
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at", "question"])]
     html: Option<PathBuf>,
     #[command(flatten)]
     questions: Questions,
