@@ -2,9 +2,9 @@
 //! roofline that it reaches.
 
 use super::html::prices::limit;
+use super::priced;
 use super::regions::lines;
 use super::text::{names, seconds};
-use super::priced;
 use crate::error::Error;
 use crate::kernel_times::KernelTime;
 use crate::pipeline::Optimized;
@@ -148,7 +148,8 @@ impl Group<'_> {
             Some(_) => format!(" {:>9}", seconds(sum(&|r| r.estimated))),
             None => String::new(),
         };
-        let times = if self.rows.len() > 1 { format!("{} x ", self.rows.len()) } else { String::new() };
+        let times =
+            if self.rows.len() > 1 { format!("{} x ", self.rows.len()) } else { String::new() };
         let _ = writeln!(
             out,
             "{:>10} {:>5.1} % {roofline:>8}{estimated}  {times}{}: {}",
@@ -163,7 +164,11 @@ impl Group<'_> {
                 nodes.push(n.clone());
             }
         }
-        let by = if self.rows.len() == 1 { format!("; limited by {}", first.limit) } else { String::new() };
+        let by = if self.rows.len() == 1 {
+            format!("; limited by {}", first.limit)
+        } else {
+            String::new()
+        };
         if !nodes.is_empty() {
             let indent = if first.measured.is_some() { 38 } else { 28 };
             let _ = writeln!(out, "{:indent$}  {}{by}", "", names(&nodes, all));

@@ -50,8 +50,14 @@ impl<'a> Makers<'a> {
             ReadAs::Node(name) if known(name) => {
                 let reads = |i: &String| self.of(i).is_some_and(|n| origin(n) == name);
                 let (step, how) = match node.inputs.iter().any(reads) {
-                    true => ("what changes nothing is left out", "it changes nothing, or is read as part of that node"),
-                    false => ("nodes that compute the same are read once", "it is read as part of that node, or computes the same"),
+                    true => (
+                        "what changes nothing is left out",
+                        "it changes nothing, or is read as part of that node",
+                    ),
+                    false => (
+                        "nodes that compute the same are read once",
+                        "it is read as part of that node, or computes the same",
+                    ),
                 };
                 let is = format!("what `{}` computes: {how}", shown(name));
                 Became { step, is, node: Some(name.clone()) }

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::pipeline::Optimized;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
-use crate::{names as known, show};
+use crate::show;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use serde::Serialize;
@@ -146,11 +146,7 @@ fn beside(source: &Program, name: &str, before: bool) -> Vec<String> {
 }
 
 /// The laws and other steps that touched a node.
-fn touched(
-    noted: &[super::Noted<'_>],
-    library: &Library,
-    name: &str,
-) -> (Vec<Touch>, Vec<String>) {
+fn touched(noted: &[super::Noted<'_>], library: &Library, name: &str) -> (Vec<Touch>, Vec<String>) {
     let (mut laws, mut steps): (Vec<Touch>, Vec<String>) = (vec![], vec![]);
     for n in noted.iter().filter(|n| n.nodes.iter().any(|m| m == name)) {
         if !n.is_law() {
@@ -190,8 +186,10 @@ impl NodeStory {
         }
         row("reads", names(&self.reads, all));
         row("read by", names(&self.readers, all));
-        row("before", kernels(&self.before, all));
-        row("after", kernels(&self.after, all));
+        if self.state != State::Known {
+            row("before", kernels(&self.before, all));
+            row("after", kernels(&self.after, all));
+        }
         let shares: Vec<String> = self.after.iter().flat_map(|k| &k.nodes).cloned().collect();
         let mut others: Vec<String> = shares.into_iter().filter(|n| *n != self.node).collect();
         others.dedup();
@@ -199,13 +197,14 @@ impl NodeStory {
         if let Some((nodes, gain)) = &self.region {
             let time: f64 = self.after.iter().map(|k| k.seconds).sum();
             let cost = if self.after.is_empty() { "nothing".into() } else { seconds(time) };
-            row("cost", cost);
-            if nodes.len() > 1 || *gain != 0.0 {
+            let runs = self.state != State::Known;
+            row("cost", if runs { cost } else { String::new() });
+            if runs && (nodes.len() > 1 || *gain != 0.0) {
                 row("changed", format!("{} together with {}", saved(*gain), names(nodes, all)));
             }
         }
         for l in &self.laws {
-            row("law", format!("{} [{}]  {}", l.law, l.error, known::sentence(&[l.doc.clone()])));
+            row("law", format!("{} [{}]  {}", l.law, l.error, l.doc));
             if all {
                 let (a, b) = &l.equation;
                 l.text.lines().for_each(|line| row("", line.to_string()));

@@ -199,7 +199,9 @@ impl Asked<'_> {
         let by = if by.is_empty() { String::new() } else { format!(", by {}", by.join(", ")) };
         let why = match instead.is_empty() {
             true => format!("the result does without `{node}`{by}"),
-            false => format!("no kernel of the result computes `{node}`: others stand in its place{by}"),
+            false => {
+                format!("no kernel of the result computes `{node}`: others stand in its place{by}")
+            }
         };
         (instead, why)
     }
@@ -285,8 +287,12 @@ impl Asked<'_> {
                 answer.estimate = Some((apart, one));
                 let (own, both) = (seconds(apart), seconds(one));
                 match one >= apart {
-                    true => format!("a kernel of both is possible, and estimated to take {both} where the two take {own}{others}"),
-                    false => format!("a kernel of both is possible and estimated to take {both} where the two take {own}: layouts differ on the way, or it is larger than the kernels that the selection tries{others}"),
+                    true => format!(
+                        "a kernel of both is possible, and estimated to take {both} where the two take {own}{others}"
+                    ),
+                    false => format!(
+                        "a kernel of both is possible and estimated to take {both} where the two take {own}: layouts differ on the way, or it is larger than the kernels that the selection tries{others}"
+                    ),
                 }
             }
         }
@@ -355,9 +361,8 @@ impl Asked<'_> {
     /// The laws that yield an operator whose definition has operators of both nodes, those that came nearest first.
     fn nearly(&self, nodes: [&str; 2]) -> Vec<LawStory> {
         let of = nodes.map(|n| self.calls(n));
-        let both = |j: &&Joined| {
-            of.iter().all(|calls| calls.iter().any(|&c| j.has(c))) && of[0] != of[1]
-        };
+        let both =
+            |j: &&Joined| of.iter().all(|calls| calls.iter().any(|&c| j.has(c))) && of[0] != of[1];
         let found = self.apart.joined.iter().filter(both).map(|j| j.law);
         let here = self.stand_for(nodes);
         let wanted = |n: &String| here.contains(n);
@@ -377,9 +382,8 @@ impl Asked<'_> {
     /// The operators that are defined by both and were found at one of the nodes, and what the result would take with them.
     fn dearer(&self, nodes: [&str; 2]) -> Vec<(String, f64, Option<f64>)> {
         let of = nodes.map(|n| self.calls(n));
-        let both = |j: &&Joined| {
-            j.is_found() && of.iter().all(|calls| calls.iter().any(|&c| j.has(c)))
-        };
+        let both =
+            |j: &&Joined| j.is_found() && of.iter().all(|calls| calls.iter().any(|&c| j.has(c)));
         let here = self.stand_for(nodes);
         let (o, prices) = (self.o, self.apart.prices);
         let extractor = self.options.extractor_for(prices);
@@ -506,7 +510,8 @@ impl Links {
 
     /// The value that a kernel reads of another, through views if need be.
     fn read(&self, from: usize, to: usize, plan: &Plan) -> Option<Value> {
-        let last = |k: usize| plan.kernels[to].inputs.iter().find(|v| plan.kernels[k].outputs.contains(v));
+        let last =
+            |k: usize| plan.kernels[to].inputs.iter().find(|v| plan.kernels[k].outputs.contains(v));
         if let Some(value) = last(from) {
             return Some(*value);
         }

@@ -42,7 +42,7 @@ pub struct Numerics {
     pub results: Option<Distances>,
     /// The laws and other steps of the proof, those that change most first.
     pub laws: Vec<LawError>,
-    /// The step that moves the result most.
+    /// The step that moves the result most, of a law that may round if one does.
     pub most: Option<MostMoved>,
     /// What a move of each input by one ulp makes of the outputs; none if a run would take too long.
     pub amplified: Vec<Amplified>,
@@ -200,7 +200,7 @@ fn is_exact(library: &Library, n: &Noted<'_>) -> bool {
     super::describe(library, n.step.reason, 0.0).error == ErrorClass::Exact.to_string()
 }
 
-/// Of steps that move it alike that of a law which may round.
+/// Of the steps of laws that may round, if one of them moves it, or else of all.
 fn most(
     library: &Library,
     noted: &[Noted<'_>],
@@ -210,7 +210,7 @@ fn most(
     let known = (0..noted.len()).filter_map(|i| Some((i, moves[i].filter(|m| *m > 0.0)?)));
     let first = |a: &(usize, f64), b: &(usize, f64)| {
         let exact = |i: usize| is_exact(library, &noted[i]);
-        b.1.total_cmp(&a.1).then(exact(a.0).cmp(&exact(b.0)))
+        exact(a.0).cmp(&exact(b.0)).then(b.1.total_cmp(&a.1))
     };
     let (i, moves) = known.min_by(first)?;
     let (n, e) = (&noted[i], measured[i]?);
@@ -328,7 +328,7 @@ impl Runner<'_> {
         let value = Value { node: place, output: 0 };
         let ty = source.ty(value).clone();
         let shape = ty.known_shape()?;
-        let array = Array::from_f64(ty.dtype, shape.iter().map(|&n| n as usize).collect(), values)?;
+        let array = Array::from_f64(ty.dtype, shape.clone(), values)?;
         let mut rest = source.clone();
         let node = &mut rest.nodes[place.0 as usize];
         (node.kind, node.args) = (NodeKind::Input(rest.inputs.len() as u32), vec![]);
@@ -423,7 +423,7 @@ fn number(ulps: Option<f64>) -> String {
     match ulps {
         None => "-".into(),
         Some(0.0) => "0 ulp".into(),
-        Some(u) if u >= 1e4 || u < 0.01 => format!("{u:.1e} ulp"),
+        Some(u) if !(0.01..1e4).contains(&u) => format!("{u:.1e} ulp"),
         Some(u) => format!("{u:.2} ulp"),
     }
 }
@@ -441,7 +441,8 @@ impl Numerics {
                 format!("; against f64 {a} as read, {b} as planned")
             });
             let between = number(Some(between));
-            let _ = writeln!(out, "the result differs from the model as read by {between}{against}");
+            let _ =
+                writeln!(out, "the result differs from the model as read by {between}{against}");
         }
         self.table(&mut out, all);
         if let Some(m) = &self.most {
@@ -478,9 +479,8 @@ impl Numerics {
         }
         let told = &self.laws[..if all { self.laws.len() } else { TOLD.min(self.laws.len()) }];
         let changes = |l: &LawError| l.exact && l.change.is_some_and(|c| c > 0.0);
-        let name = |l: &LawError| {
-            format!("{}{} [{}]", l.law, if changes(l) { "*" } else { "" }, l.class)
-        };
+        let name =
+            |l: &LawError| format!("{}{} [{}]", l.law, if changes(l) { "*" } else { "" }, l.class);
         let head = "step of the proof";
         let wide = told.iter().map(|l| name(l).chars().count()).chain([head.len()]).max();
         let wide = wide.unwrap_or(0) + 1;

@@ -1,10 +1,13 @@
 //! Questions to an optimised model, answered in words.
 
 use super::OptimizedModel;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::explain::{self, KernelTable, NodeStory, NotFused, Numerics, WouldGain};
 use crate::kernel_times::KernelTime;
+use crate::names;
 use crate::stack::with_room;
+use mlc_dsl::shown;
+use std::collections::BTreeSet;
 
 impl OptimizedModel {
     /// Says why two nodes of the model are not computed by one kernel of the plan, or that they are.
@@ -12,9 +15,8 @@ impl OptimizedModel {
     /// # Errors
     /// The program as read has no such node.
     pub fn why_not_fused(&self, a: &str, b: &str) -> Result<NotFused, Error> {
-        with_room(|| {
-            explain::not_fused(&self.result, &self.model.library, &self.options, [a, b])
-        })
+        [a, b].into_iter().try_for_each(|n| self.has_node(n))?;
+        with_room(|| explain::not_fused(&self.result, &self.model.library, &self.options, [a, b]))
     }
 
     /// Plans the model once more, with another error class (`exact`, `reorder`, `approx`), for another objective (`latency`,
@@ -29,8 +31,9 @@ impl OptimizedModel {
     /// Says what became of a node of the model: what computes its value before and after, which laws touched it, what is beside it.
     ///
     /// # Errors
-    /// The model as read cannot be planned.
+    /// The program as read has no such node.
     pub fn node(&self, name: &str) -> Result<NodeStory, Error> {
+        self.has_node(name)?;
         with_room(|| explain::node(&self.result, &self.model.library, &self.options, name))
     }
 
@@ -72,5 +75,21 @@ impl OptimizedModel {
             let (library, options) = (&self.model.library, &self.options);
             explain::kernel_table(&self.result, library, options, measured)
         })
+    }
+
+    /// Refuses a name that no node of the program as read has.
+    fn has_node(&self, name: &str) -> Result<(), Error> {
+        let nodes = self.result.source.nodes.iter().map(|n| n.origin.as_str());
+        let known: BTreeSet<&str> = nodes.filter(|n| !n.is_empty()).collect();
+        if known.contains(name) {
+            return Ok(());
+        }
+        let message = format!("the program as read has no node `{}`", shown(name));
+        let help = names::did_you_mean(
+            name,
+            known,
+            "`mlc-rewrite explain MODEL --node NAME` tells of a node that reading removed",
+        );
+        Err(Error::new(ErrorKind::Setting, message).or_help(help))
     }
 }

@@ -62,7 +62,7 @@ fn a_node_that_reading_removed_is_told_with_the_step_that_did() {
     let dir = folder();
     for (node, step, is) in [
         ("same", "(what changes nothing is left out)", "the input `x` itself"),
-        ("folded", "(constants are folded when the file is read)", "from constants alone"),
+        ("folded", "", "`folded`: its value is known before a run"),
         ("dead", "(what no output needs is not read)", "no part of what the outputs"),
         ("shape", "(shapes are computed when the file is read)", "extents"),
         ("shaped", "(what changes nothing is left out)", "what `scaled` computes"),
@@ -80,10 +80,13 @@ fn a_node_that_reading_removed_is_told_with_the_step_that_did() {
 fn a_node_is_told_with_its_neighbours_and_what_became_of_it() {
     let dir = folder();
     let text = told(dir.path(), &["explain", "m.onnx", "--target", "cpu", "--node", "scaled"]);
-    for part in ["`scaled`: a kernel of the result", "reads    relu", "read by  soft", "cost "] {
+    for part in
+        ["`scaled`: a kernel of the result", "reads    folded, relu", "read by  soft", "cost "]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let value = told(dir.path(), &["explain", "m.onnx", "--target", "cpu", "--node", "scaled_value"]);
+    let value =
+        told(dir.path(), &["explain", "m.onnx", "--target", "cpu", "--node", "scaled_value"]);
     assert_eq!(value, format!("`scaled_value` is a result of `scaled`\n{text}"));
     let model = example("conv_bn_leaky");
     let report = json(dir.path(), &["explain", &model, "--target", "cpu", "--node", "conv"]);
@@ -97,9 +100,8 @@ fn a_node_is_told_with_its_neighbours_and_what_became_of_it() {
 fn two_nodes_are_asked_about_in_either_order() {
     let dir = folder();
     let model = example("linear_norm_relu");
-    let ask = |a, b| {
-        json(dir.path(), &["explain", &model, "--target", "cpu", "--why-not-fused", a, b])
-    };
+    let ask =
+        |a, b| json(dir.path(), &["explain", &model, "--target", "cpu", "--why-not-fused", a, b]);
     let report = ask("linear", "relu");
     assert_eq!((&report["fused"], &report["nodes"][0]), (&false.into(), &"linear".into()));
     assert!(report["reasons"][0].as_str().is_some_and(|r| r.contains("`norm`")), "{report}");
@@ -160,7 +162,9 @@ fn numbers_are_measured_step_by_step() {
     assert_eq!(report["amplified"][0]["input"], "x");
     assert!(report["amplified"][0]["ulps"].as_f64().is_some_and(|u| u > 0.1 && u < 1e3));
     let text = told(dir.path(), &args);
-    for part in ["moves result", "one ulp of every element of `x`", "against f64", "changes no bits"] {
+    for part in
+        ["moves result", "one ulp of every element of `x`", "against f64", "changes no bits"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -14,10 +14,10 @@ use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
 use at::Place;
-use questions::Questions;
 use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
 use mlc_files::Named;
+use questions::Questions;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     }
     args.common.report(&explanation)?;
     progress::done();
-    args.common.screen.print_wrapped(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
+    args.common
+        .screen
+        .print_wrapped(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
     if args.replay {
         return replay(optimized.result(), &model.library, &args.common);
     }

@@ -99,11 +99,7 @@ fn told_only(common: &Common, told: &[String]) -> anyhow::Result<Option<Findings
     print(common, &super::Told { notes: told }, &lines(told))
 }
 
-fn print(
-    common: &Common,
-    report: &impl Serialize,
-    text: &str,
-) -> anyhow::Result<Option<Findings>> {
+fn print(common: &Common, report: &impl Serialize, text: &str) -> anyhow::Result<Option<Findings>> {
     progress::done();
     common.report(report)?;
     common.screen.print_wrapped(text)?;

@@ -63,7 +63,8 @@ fn broken(out: &mut String, line: &str, width: usize) {
 fn hang(line: &str, width: usize) -> usize {
     let indent = line.chars().take_while(|c| *c == ' ').count();
     let text: Vec<char> = line.chars().collect();
-    let label = (indent..text.len().saturating_sub(2)).find(|&i| text[i] == ' ' && text[i + 1] == ' ');
+    let label =
+        (indent..text.len().saturating_sub(2)).find(|&i| text[i] == ' ' && text[i + 1] == ' ');
     let begins = label.and_then(|at| (at..text.len()).find(|&i| text[i] != ' '));
     begins.filter(|&at| at <= width / 3).unwrap_or(indent + 4)
 }

@@ -10,8 +10,8 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Explored, Proof, ProofStep, Reason};
 use mlc_extract::resources::operations;
 use mlc_verify::random_inputs;
-use std::collections::HashMap;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Operations up to which the interpreter computes all steps in f64, and kernels those that may round otherwise.

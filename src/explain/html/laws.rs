@@ -154,7 +154,11 @@ impl Joined {
 }
 
 /// The operators of a target that are defined by others.
-pub(in crate::explain) fn joined(o: &Optimized, library: &Library, prices: &TargetPrices<'_>) -> Vec<Joined> {
+pub(in crate::explain) fn joined(
+    o: &Optimized,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+) -> Vec<Joined> {
     let laws = library.laws.iter().enumerate().filter(|(_, l)| l.origin == LawOrigin::Fold);
     let one = laws.filter_map(|(i, law)| {
         library.find(&law.name).filter(|c| prices.permits(*c))?;
