@@ -99,8 +99,8 @@ pub fn regions(
     let (old, new) = (lines(library, before), lines(library, after));
     for line in old.iter().chain(&new) {
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
-        spans.push(Span { nodes: line.nodes.clone(), seconds: line.seconds });
     }
+    spans.extend([&old, &new].into_iter().flat_map(|lines| own_spans(lines)));
     for (line, readers) in new.iter().zip(unnamed(after.plan)) {
         let Some(first) = line.nodes.first() else { continue };
         readers.iter().for_each(|r| sets.join(first, r));
@@ -138,8 +138,10 @@ pub fn regions(
         let key = span.nodes.first().map_or(String::new(), |n| sets.find(n));
         spans_of.entry(key).or_default().push(span);
     }
+    let applied: BTreeSet<&str> = credits.iter().map(|c| c.node.as_str()).collect();
     let parts = out.into_iter().flat_map(|(key, region)| {
-        split(region, spans_of.get(&key).map_or(&[][..], Vec::as_slice), &order)
+        let spans = spans_of.get(&key).map_or(&[][..], Vec::as_slice);
+        split(region, spans, &applied, &order)
     });
     let mut out: Vec<Region> = parts.collect();
     let nodes = out.iter().enumerate().flat_map(|(i, r)| r.nodes.iter().map(move |n| (n, i)));
@@ -152,6 +154,19 @@ pub fn regions(
     let mut told = gathered(out);
     told.iter_mut().for_each(Region::explain_by_plan);
     told
+}
+
+/// What the kernels of a plan compute. Of nodes that several of them compute, such as a number that is repeated wherever it is read,
+/// none says where a kernel belongs that computes others, too.
+fn own_spans(lines: &[KernelLine]) -> Vec<Span> {
+    let mut count: HashMap<&String, usize> = HashMap::new();
+    lines.iter().flat_map(|l| &l.nodes).for_each(|n| *count.entry(n).or_default() += 1);
+    let span = |l: &KernelLine| {
+        let own: Vec<String> = l.nodes.iter().filter(|n| count[n] == 1).cloned().collect();
+        let nodes = if own.is_empty() { l.nodes.clone() } else { own };
+        Span { nodes, seconds: l.seconds }
+    };
+    lines.iter().map(span).collect()
 }
 
 /// The places of nodes of the model in the order of the program as read, then of the result.

@@ -24,8 +24,13 @@ pub(super) struct Span {
 /// The places of nodes in the model.
 pub(super) type Order<'a> = HashMap<&'a str, usize>;
 
-/// The parts of a region.
-pub(super) fn split(region: Region, spans: &[Span], order: &Order<'_>) -> Vec<Region> {
+/// The parts of a region, each with one of the nodes at which laws or other steps were `applied`.
+pub(super) fn split(
+    region: Region,
+    spans: &[Span],
+    applied: &BTreeSet<&str>,
+    order: &Order<'_>,
+) -> Vec<Region> {
     let placed = |s: &Span| {
         let places = || s.nodes.iter().filter_map(|n| order.get(&**n).copied());
         Some((places().min()?, places().max()?, s.seconds))
@@ -34,7 +39,7 @@ pub(super) fn split(region: Region, spans: &[Span], order: &Order<'_>) -> Vec<Re
     let mut open = vec![region];
     let mut out = Vec::new();
     while let Some(region) = open.pop() {
-        match cut(&region, &spans, order) {
+        match cut(&region, &spans, applied, order) {
             Some(at) => {
                 let (first, second) = halves(region, at, order);
                 open.extend([second, first]);
@@ -46,7 +51,12 @@ pub(super) fn split(region: Region, spans: &[Span], order: &Order<'_>) -> Vec<Re
 }
 
 /// The place before which the region is split; nothing if it is small, or cannot be split.
-fn cut(region: &Region, spans: &[(usize, usize, f64)], order: &Order<'_>) -> Option<usize> {
+fn cut(
+    region: &Region,
+    spans: &[(usize, usize, f64)],
+    applied: &BTreeSet<&str>,
+    order: &Order<'_>,
+) -> Option<usize> {
     let count = region.before.len() + region.after.len();
     if count <= KERNELS {
         return None;
@@ -57,6 +67,11 @@ fn cut(region: &Region, spans: &[(usize, usize, f64)], order: &Order<'_>) -> Opt
         region.nodes.iter().filter_map(|n| order.get(&**n).copied()).collect();
     let cost = |&at: &usize| {
         let has_enough = |after: bool| {
+            let is_here = |n: &&str| order.get(*n).is_some_and(|p| (*p >= at) == after);
+            let own = region.nodes.iter().map(String::as_str).filter(is_here);
+            if !own.clone().any(|n| applied.contains(n)) {
+                return false;
+            }
             [&region.before, &region.after].iter().all(|all| {
                 let own = all.iter().filter(|l| side(l, at, order) == after).count();
                 own >= LEAST.min(all.len() / 2)
@@ -103,6 +118,7 @@ fn halves(region: Region, at: usize, order: &Order<'_>) -> (Region, Region) {
 mod tests {
     use super::{KERNELS, Order, Span, split};
     use crate::explain::regions::{KernelLine, Region};
+    use std::collections::BTreeSet;
 
     fn kernel(nodes: &[usize]) -> KernelLine {
         KernelLine {
@@ -129,6 +145,10 @@ mod tests {
         (region, spans, names)
     }
 
+    fn everywhere(names: &[String]) -> BTreeSet<&str> {
+        names.iter().map(String::as_str).collect()
+    }
+
     fn places(names: &[String]) -> Order<'_> {
         names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect()
     }
@@ -136,7 +156,7 @@ mod tests {
     #[test]
     fn a_large_region_is_split_where_no_kernel_crosses() {
         let (region, spans, names) = chain(&[9, 21, 29]);
-        let parts = split(region, &spans, &places(&names));
+        let parts = split(region, &spans, &everywhere(&names), &places(&names));
         assert!(parts.iter().all(|p| p.before.len() + p.after.len() <= KERNELS));
         let firsts: Vec<&str> = parts.iter().map(|p| p.nodes[0].as_str()).collect();
         assert_eq!(firsts, ["n0", "n10", "n22", "n30"]);
@@ -148,9 +168,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_split_stays() {
-        let (region, spans, names) = chain(&[]);
-        assert_eq!(split(region, &spans, &places(&names)).len(), 1);
+        let (mut region, mut spans, names) = chain(&[]);
+        // One kernel of the result computes all.
+        let all: Vec<usize> = (0..40).collect();
+        region.after = vec![kernel(&all)];
+        spans.truncate(40);
+        spans.push(Span { nodes: names.clone(), seconds: 1.0 });
+        assert_eq!(split(region, &spans, &everywhere(&names), &places(&names)).len(), 1);
         let region = Region { before: vec![kernel(&[0])], ..Region::default() };
-        assert_eq!(split(region, &[], &Order::new()).len(), 1);
+        assert_eq!(split(region, &[], &BTreeSet::new(), &Order::new()).len(), 1);
     }
 }
