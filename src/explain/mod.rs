@@ -43,6 +43,7 @@ pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "cli")]
 pub(crate) use text::names as first_names;
 pub use text::seconds;
 pub use unmade::Unmade;

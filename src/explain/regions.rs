@@ -99,13 +99,12 @@ pub fn regions(
     let (old, new) = (lines(library, before), lines(library, after));
     for line in old.iter().chain(&new) {
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
+        spans.push(Span { nodes: line.nodes.clone(), seconds: line.seconds });
     }
-    spans.extend([&old, &new].into_iter().flat_map(|lines| own_spans(lines)));
+    let shared: BTreeSet<&String> = shared(&old).chain(shared(&new)).collect();
     for (line, readers) in new.iter().zip(unnamed(after.plan)) {
         let Some(first) = line.nodes.first() else { continue };
         readers.iter().for_each(|r| sets.join(first, r));
-        let nodes = readers.iter().map(|r| r.to_string()).chain([first.clone()]);
-        spans.push(Span { nodes: nodes.collect(), seconds: line.seconds });
     }
     // A kernel none of whose values is computed any more went into what reads it.
     let still: BTreeSet<&String> = new.iter().flat_map(|l| &l.nodes).collect();
@@ -113,10 +112,11 @@ pub fn regions(
     for (line, readers) in old.iter().zip(&readers) {
         let Some(gone) = line.nodes.first() else { continue };
         if !line.nodes.iter().any(|n| still.contains(n)) {
-            let reader = readers.iter().find_map(|&r| old[r].nodes.first());
-            if let Some(reader) = reader {
-                sets.join(gone, reader);
-                let nodes = vec![gone.clone(), reader.clone()];
+            if let Some(&reader) = readers.iter().find(|&&r| !old[r].nodes.is_empty()) {
+                let next = &old[reader].nodes;
+                sets.join(gone, &next[0]);
+                let next = next.iter().find(|n| !shared.contains(n));
+                let nodes = line.nodes.iter().chain(next).cloned().collect();
                 spans.push(Span { nodes, seconds: line.seconds });
             }
         }
@@ -132,7 +132,8 @@ pub fn regions(
         list.push(line.clone());
         region.saved += sign * line.seconds;
     }
-    let order = order(before.plan, after.plan);
+    let mut order = order(before.plan, after.plan);
+    order.retain(|n, _| !shared.contains(&n.to_string()));
     let mut spans_of: HashMap<String, Vec<Span>> = HashMap::new();
     for span in spans {
         let key = span.nodes.first().map_or(String::new(), |n| sets.find(n));
@@ -156,17 +157,12 @@ pub fn regions(
     told
 }
 
-/// What the kernels of a plan compute. Of nodes that several of them compute, such as a number that is repeated wherever it is read,
-/// none says where a kernel belongs that computes others, too.
-fn own_spans(lines: &[KernelLine]) -> Vec<Span> {
-    let mut count: HashMap<&String, usize> = HashMap::new();
+/// The nodes that several kernels of a plan compute, such as a number that is repeated wherever it is read: they do not say where a
+/// kernel belongs that computes others, too.
+fn shared(lines: &[KernelLine]) -> impl Iterator<Item = &String> {
+    let mut count: BTreeMap<&String, usize> = BTreeMap::new();
     lines.iter().flat_map(|l| &l.nodes).for_each(|n| *count.entry(n).or_default() += 1);
-    let span = |l: &KernelLine| {
-        let own: Vec<String> = l.nodes.iter().filter(|n| count[n] == 1).cloned().collect();
-        let nodes = if own.is_empty() { l.nodes.clone() } else { own };
-        Span { nodes, seconds: l.seconds }
-    };
-    lines.iter().map(span).collect()
+    count.into_iter().filter(|(_, n)| *n > 1).map(|(n, _)| n)
 }
 
 /// The places of nodes of the model in the order of the program as read, then of the result.
