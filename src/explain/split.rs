@@ -1,7 +1,8 @@
 //! Splits regions that are too large to be read where the kernels that compute nodes on both sides take least.
 //!
 //! Every kernel stays in one region, so that savings still add up; a kernel that computes nodes on both sides goes where most of them
-//! are. A region is split only where such kernels take next to nothing: otherwise what one part saves, another would cost.
+//! are. A region is split only where such kernels, and those that have no place, take next to nothing: otherwise what one part saves,
+//! another would cost.
 
 use super::regions::{KernelLine, Region};
 use std::collections::{BTreeSet, HashMap};
@@ -63,6 +64,8 @@ fn cut(
     }
     let lines = || region.before.iter().chain(&region.after);
     let whole: f64 = lines().map(|l| l.seconds).sum();
+    let is_placed = |l: &&KernelLine| l.nodes.iter().any(|n| order.contains_key(&**n));
+    let anywhere: f64 = lines().filter(|l| !is_placed(l)).map(|l| l.seconds).sum();
     let places: BTreeSet<usize> =
         region.nodes.iter().filter_map(|n| order.get(&**n).copied()).collect();
     let cost = |&at: &usize| {
@@ -80,7 +83,7 @@ fn cut(
         let crossing = spans.iter().filter(|(a, b, _)| *a < at && at <= *b);
         let crossing: f64 = crossing.map(|(.., s)| s).sum();
         let first = lines().filter(|l| !side(l, at, order)).count();
-        let fits = crossing <= CROSSING * whole && has_enough(false) && has_enough(true);
+        let fits = crossing + anywhere <= CROSSING * whole && has_enough(false) && has_enough(true);
         fits.then_some((crossing, (2 * first).abs_diff(count), at))
     };
     let all = places.iter().skip(1).filter_map(cost);
