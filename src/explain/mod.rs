@@ -29,6 +29,7 @@ use crate::threads;
 pub use declaration::{Declaration, declaration};
 pub(crate) use html::{Asked, page};
 pub use kernels::{KernelRow, KernelTable, kernel_table};
+#[cfg(feature = "cli")]
 pub(crate) use left_out::Makers;
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;

@@ -111,14 +111,14 @@ pub fn regions(
     let readers = readers(before.plan);
     for (line, readers) in old.iter().zip(&readers) {
         let Some(gone) = line.nodes.first() else { continue };
-        if !line.nodes.iter().any(|n| still.contains(n)) {
-            if let Some(&reader) = readers.iter().find(|&&r| !old[r].nodes.is_empty()) {
-                let next = &old[reader].nodes;
-                sets.join(gone, &next[0]);
-                let next = next.iter().find(|n| !shared.contains(n));
-                let nodes = line.nodes.iter().chain(next).cloned().collect();
-                spans.push(Span { nodes, seconds: line.seconds });
-            }
+        if !line.nodes.iter().any(|n| still.contains(n))
+            && let Some(&reader) = readers.iter().find(|&&r| !old[r].nodes.is_empty())
+        {
+            let next = &old[reader].nodes;
+            sets.join(gone, &next[0]);
+            let next = next.iter().find(|n| !shared.contains(n));
+            let nodes = line.nodes.iter().chain(next).cloned().collect();
+            spans.push(Span { nodes, seconds: line.seconds });
         }
     }
     let mut out: BTreeMap<String, Region> = BTreeMap::new();

@@ -204,7 +204,7 @@ pub(super) fn left_out(raw: &RawModel, library: &Library, side: &ModelSide) -> V
             }
             let became = makers.became(node, &read, &|n| side.known.contains_key(n));
             of = of.or(became.node.and_then(|n| side.known.get(&n).copied()));
-            why.push(format!("`{}` is {}", shown(&result), became.is));
+            why.push(format!("`{}` is {} ({})", shown(&result), became.is, became.step));
         }
         let name = mlc_onnx::origin(node).to_string();
         LeftOut { name, op: node.op_type.clone(), why: why.join("; "), node: of }
