@@ -1,5 +1,6 @@
 //! Profiles plans: seconds of every kernel, measured and predicted.
 
+use crate::explain::node_names;
 use crate::show;
 use mlc_backends::{Backend, BackendError, Executable};
 use mlc_cpu::{Cpu, Roofline, Watched};
@@ -20,6 +21,8 @@ pub struct KernelTime {
     pub kernel: String,
     /// What it computes, in a line.
     pub computes: String,
+    /// Nodes of the model whose values it computes, or else those of what reads it.
+    pub nodes: Vec<String>,
     /// Its fastest time; nothing where it is not launched.
     pub measured: f64,
     /// Estimated seconds.
@@ -154,6 +157,7 @@ impl<'a> Timed<'a> {
         let works = Works::at(library, size.clone());
         let program = &self.plan.program;
         let measured = |k: usize| self.least.get(&k).copied().unwrap_or(0.0);
+        let names = node_names(self.plan);
         let row = |(at, k): (usize, &mlc_dsl::plan::Kernel)| {
             let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
             let work = works.kernel(program, k);
@@ -162,6 +166,7 @@ impl<'a> Timed<'a> {
             KernelTime {
                 kernel: k.name.clone(),
                 computes: show::signature(program, k.nodes.iter().copied(), library),
+                nodes: names[at].clone(),
                 measured,
                 predicted: model.seconds(&k.name, dtype, &work),
                 bytes,

@@ -2,6 +2,7 @@
 //! their process are programs of their own (`Cargo.toml`).
 
 mod aimed;
+mod answers;
 mod book;
 mod calibrate;
 mod cli;

@@ -106,6 +106,18 @@ def test_results_explain_themselves(redundant: mlc.Model) -> None:
         report.why_not("softmix")
 
 
+def test_results_answer_questions(redundant: mlc.Model) -> None:
+    _, report = mlc.optimize(redundant)
+    optimized = report.optimized
+    assert optimized.kernels().to_dict()["kernels"] and "roofline" in str(optimized.kernels())
+    assert optimized.would_gain("exact").to_dict()["tried"] == "--fp exact"
+    assert "ulp" in str(optimized.numerics())
+    with pytest.raises(mlc.SettingError, match="no node `nothing`"):
+        optimized.node("nothing")
+    with pytest.raises(mlc.SettingError, match="no node `nothing`"):
+        optimized.why_not_fused("nothing", "nothing")
+
+
 def test_optimised_models_tell_what_they_are(redundant: mlc.Model) -> None:
     optimized, _ = mlc.optimize(redundant)
     assert [v.name for v in optimized.inputs] == ["x", "w"]

@@ -35,6 +35,14 @@ pub fn laws(current: &OsStr) -> Vec<CompletionCandidate> {
     matching(current, all.map(|l| (l.declared_name(), names::sentence(&l.doc))))
 }
 
+/// Names of laws, and what else a model may be planned with.
+pub fn gains(current: &OsStr) -> Vec<CompletionCandidate> {
+    let words = crate::explain::GAINS.iter().map(|w| (*w, String::new()));
+    let mut out = matching(current, words);
+    out.extend(laws(current));
+    out
+}
+
 /// Names of targets.
 pub fn targets(current: &OsStr) -> Vec<CompletionCandidate> {
     let library = stdlib::shipped();

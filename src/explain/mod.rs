@@ -4,12 +4,20 @@
 //! be proved without it, or if it was the first to yield an operator of the result, and its gain is the cost of the result when the law is turned
 //! off.
 
+mod apart;
 mod declaration;
 mod html;
+mod kernels;
+mod left_out;
+mod node;
+mod not_fused;
+mod numerics;
 mod regions;
+mod split;
 mod text;
 mod unmade;
 mod whynot;
+mod would_gain;
 
 use crate::error::Error;
 use crate::names;
@@ -20,18 +28,28 @@ use crate::stack::with_room;
 use crate::threads;
 pub use declaration::{Declaration, declaration};
 pub(crate) use html::{Asked, page};
+pub use kernels::{KernelRow, KernelTable, kernel_table};
+#[cfg(feature = "cli")]
+pub(crate) use left_out::Makers;
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::{Explored, Extracted, ProofStep, Reason, progress};
+pub use node::{NodeStory, node};
+pub use not_fused::{NotFused, not_fused};
+pub use numerics::{Amplified, LawError, Numerics, numerics};
+pub(crate) use regions::node_names;
 use regions::{Credit, Priced};
 pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+#[cfg(feature = "cli")]
+pub(crate) use text::names as first_names;
 pub use text::seconds;
 pub use unmade::Unmade;
 pub use whynot::{WhyNot, why_not};
+pub use would_gain::{Figures, GAINS, WouldGain, would_gain};
 
 /// An explanation of one optimisation.
 #[derive(Clone, Debug, Serialize)]

@@ -1,9 +1,10 @@
 //! Regions where the plans differ: groups of kernels before and after that compute the same nodes of the model.
 //!
 //! Kernels are in one region if they compute values of the same nodes, of the model or of the result; a value that is neither
-//! read from the model nor found in it belongs to its readers. Every kernel of both plans is in exactly one region, so the
-//! savings of the regions add up to the total.
+//! read from the model nor found in it belongs to its readers. Large regions are [split](super::split). Every kernel of both plans is
+//! in exactly one region, so the savings of the regions add up to the total.
 
+use super::split::{Order, Span, split};
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -24,7 +25,7 @@ pub struct KernelLine {
 }
 
 /// Kernels before and after that compute the same nodes of the model.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Region {
     pub nodes: Vec<String>,
     /// Kernels of the program as read.
@@ -94,10 +95,13 @@ pub fn regions(
     credits: &[Credit],
 ) -> Vec<Region> {
     let mut sets = Sets::default();
+    let mut spans: Vec<Span> = Vec::new();
     let (old, new) = (lines(library, before), lines(library, after));
     for line in old.iter().chain(&new) {
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
+        spans.push(Span { nodes: line.nodes.clone(), seconds: line.seconds });
     }
+    let shared: BTreeSet<&String> = shared(&old).chain(shared(&new)).collect();
     for (line, readers) in new.iter().zip(unnamed(after.plan)) {
         let Some(first) = line.nodes.first() else { continue };
         readers.iter().for_each(|r| sets.join(first, r));
@@ -107,23 +111,20 @@ pub fn regions(
     let readers = readers(before.plan);
     for (line, readers) in old.iter().zip(&readers) {
         let Some(gone) = line.nodes.first() else { continue };
-        if !line.nodes.iter().any(|n| still.contains(n)) {
-            let reader = readers.iter().find_map(|&r| old[r].nodes.first());
-            reader.into_iter().for_each(|r| sets.join(gone, r));
+        if !line.nodes.iter().any(|n| still.contains(n))
+            && let Some(&reader) = readers.iter().find(|&&r| !old[r].nodes.is_empty())
+        {
+            let next = &old[reader].nodes;
+            sets.join(gone, &next[0]);
+            let next = next.iter().find(|n| !shared.contains(n));
+            let nodes = line.nodes.iter().chain(next).cloned().collect();
+            spans.push(Span { nodes, seconds: line.seconds });
         }
     }
     let mut out: BTreeMap<String, Region> = BTreeMap::new();
     for (line, is_old) in old.iter().map(|l| (l, true)).chain(new.iter().map(|l| (l, false))) {
         let key = line.nodes.first().map_or(String::new(), |n| sets.find(n));
-        let region = out.entry(key).or_insert_with(|| Region {
-            nodes: vec![],
-            before: vec![],
-            after: vec![],
-            saved: 0.0,
-            laws: BTreeSet::new(),
-            steps: BTreeSet::new(),
-            alike: vec![],
-        });
+        let region = out.entry(key).or_default();
         let known: BTreeSet<String> = region.nodes.iter().cloned().collect();
         region.nodes.extend(line.nodes.iter().filter(|n| !known.contains(*n)).cloned());
         let (list, sign) =
@@ -131,14 +132,48 @@ pub fn regions(
         list.push(line.clone());
         region.saved += sign * line.seconds;
     }
+    let mut order = order(before.plan, after.plan);
+    order.retain(|n, _| !shared.contains(&n.to_string()));
+    let mut spans_of: HashMap<String, Vec<Span>> = HashMap::new();
+    for span in spans {
+        let key = span.nodes.first().map_or(String::new(), |n| sets.find(n));
+        spans_of.entry(key).or_default().push(span);
+    }
+    let applied: BTreeSet<&str> = credits.iter().map(|c| c.node.as_str()).collect();
+    let parts = out.into_iter().flat_map(|(key, region)| {
+        let spans = spans_of.get(&key).map_or(&[][..], Vec::as_slice);
+        split(region, spans, &applied, &order)
+    });
+    let mut out: Vec<Region> = parts.collect();
+    let nodes = out.iter().enumerate().flat_map(|(i, r)| r.nodes.iter().map(move |n| (n, i)));
+    let of: HashMap<String, usize> = nodes.map(|(n, i)| (n.clone(), i)).collect();
     for Credit { node, name, is_law } in credits {
-        let Some(region) = out.get_mut(&sets.find(node)) else { continue };
+        let Some(region) = of.get(node).map(|&i| &mut out[i]) else { continue };
         let list = if *is_law { &mut region.laws } else { &mut region.steps };
         list.insert(name.clone());
     }
-    let mut told = gathered(out.into_values().collect());
+    let mut told = gathered(out);
     told.iter_mut().for_each(Region::explain_by_plan);
     told
+}
+
+/// The nodes that several kernels of a plan compute, such as a number that is repeated wherever it is read: they do not say where a
+/// kernel belongs that computes others, too.
+fn shared(lines: &[KernelLine]) -> impl Iterator<Item = &String> {
+    let mut count: BTreeMap<&String, usize> = BTreeMap::new();
+    lines.iter().flat_map(|l| &l.nodes).for_each(|n| *count.entry(n).or_default() += 1);
+    count.into_iter().filter(|(_, n)| *n > 1).map(|(n, _)| n)
+}
+
+/// The places of nodes of the model in the order of the program as read, then of the result.
+fn order<'a>(before: &'a Plan, after: &'a Plan) -> Order<'a> {
+    let mut out = Order::new();
+    let nodes = before.program.nodes.iter().chain(&after.program.nodes);
+    for name in nodes.map(|n| n.origin.as_str()).filter(|n| !n.is_empty()) {
+        let next = out.len();
+        out.entry(name).or_insert(next);
+    }
+    out
 }
 
 /// What is known of where a kernel came from.
@@ -237,21 +272,30 @@ fn unnamed(plan: &Plan) -> Vec<BTreeSet<&str>> {
 /// A plan's kernels; one whose own nodes have no name gets those of what reads it.
 pub(super) fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
     let plan = priced.plan;
+    let kernels = plan.kernels.iter().zip(&priced.seconds).zip(node_names(plan));
+    let line = |((k, seconds), nodes): ((&mlc_dsl::plan::Kernel, &f64), Vec<String>)| {
+        let operators = k.nodes.iter().map(|&n| library.node_name(&plan.program, n)).collect();
+        KernelLine { kernel: k.name.clone(), operators, nodes, seconds: *seconds }
+    };
+    kernels.map(line).collect()
+}
+
+/// For each kernel the nodes of the model whose values it computes, or else those of what reads it.
+pub(crate) fn node_names(plan: &Plan) -> Vec<Vec<String>> {
     let readers = readers(plan);
-    let mut out: Vec<KernelLine> = Vec::with_capacity(plan.kernels.len());
-    for (k, seconds) in plan.kernels.iter().zip(&priced.seconds) {
+    let mut out: Vec<Vec<String>> = Vec::with_capacity(plan.kernels.len());
+    for k in &plan.kernels {
         let mut nodes: Vec<String> = Vec::new();
         for name in k.nodes.iter().map(|n| &plan.program.node(*n).origin) {
             if !name.is_empty() && !nodes.contains(name) {
                 nodes.push(name.clone());
             }
         }
-        let operators = k.nodes.iter().map(|&n| library.node_name(&plan.program, n)).collect();
-        out.push(KernelLine { kernel: k.name.clone(), operators, nodes, seconds: *seconds });
+        out.push(nodes);
     }
     for k in (0..out.len()).rev().filter(|&k| readers[k].iter().all(|&r| r > k)) {
-        if out[k].nodes.is_empty() {
-            out[k].nodes = readers[k].first().map(|&r| out[r].nodes.clone()).unwrap_or_default();
+        if out[k].is_empty() {
+            out[k] = readers[k].first().map(|&r| out[r].clone()).unwrap_or_default();
         }
     }
     out

@@ -9,6 +9,10 @@ use std::fmt::Write;
 /// Names that are written out before the rest is counted.
 const NAMES: usize = 4;
 
+/// Laws and kernels of a region that are written out.
+const LAWS: usize = 12;
+const KERNELS: usize = 6;
+
 impl Explanation {
     /// For people; `all` leaves nothing out: unchanged kernels, every name, the equations of the proof.
     pub fn human(&self, all: bool) -> String {
@@ -68,7 +72,8 @@ impl Explanation {
     }
 }
 
-fn region(out: &mut String, r: &Region, all: bool) {
+/// Tells of a region.
+pub(super) fn region(out: &mut String, r: &Region, all: bool) {
     let times = match r.times() {
         1 => String::new(),
         n => format!(", {n} times"),
@@ -79,11 +84,15 @@ fn region(out: &mut String, r: &Region, all: bool) {
             let _ = writeln!(out, "      and {}", names(n, all));
         }
     }
-    let _ = writeln!(out, "      before  {}", kernels(&r.before));
+    let _ = writeln!(out, "      before  {}", kernels(&r.before, all));
     if !r.is_unchanged() {
-        let _ = writeln!(out, "      after   {}", kernels(&r.after));
+        let _ = writeln!(out, "      after   {}", kernels(&r.after, all));
     }
-    let by = r.laws.iter().chain(&r.steps).join(", ");
+    let mut by: Vec<String> = r.laws.iter().chain(&r.steps).cloned().collect();
+    let more = if all { 0 } else { by.len().saturating_sub(LAWS) };
+    by.truncate(by.len() - more);
+    by.extend((more > 0).then(|| format!("and {more} more")));
+    let by = by.join(", ");
     if !by.is_empty() && (!r.is_unchanged() || !r.laws.is_empty()) {
         let _ = writeln!(out, "      by      {by}");
     }
@@ -111,7 +120,7 @@ fn more(s: f64) -> String {
     }
 }
 
-fn saved(s: f64) -> String {
+pub(super) fn saved(s: f64) -> String {
     match s {
         s if s > 1e-12 => format!("saves {}", seconds(s)),
         s if s < -1e-12 => format!("costs {} more", seconds(-s)),
@@ -120,7 +129,7 @@ fn saved(s: f64) -> String {
 }
 
 /// The first names, and how many more there are.
-pub(super) fn names(all: &[String], whole: bool) -> String {
+pub(crate) fn names(all: &[String], whole: bool) -> String {
     let shown = if whole { all.len() } else { NAMES };
     let mut out = all.iter().take(shown).join(", ");
     if all.len() > shown {
@@ -129,19 +138,30 @@ pub(super) fn names(all: &[String], whole: bool) -> String {
     out
 }
 
-/// Kernels with their operators and seconds; equal ones are counted.
-fn kernels(lines: &[KernelLine]) -> String {
-    let mut out: Vec<(String, usize)> = Vec::new();
+/// Kernels with their operators and seconds; equal ones are counted, and of many those that take longest are told.
+pub(super) fn kernels(lines: &[KernelLine], all: bool) -> String {
+    let mut out: Vec<(String, usize, f64)> = Vec::new();
     for l in lines {
         let text = format!("{} {}", l.operators.join("+"), seconds(l.seconds));
-        match out.iter_mut().find(|(t, _)| *t == text) {
-            Some((_, n)) => *n += 1,
-            None => out.push((text, 1)),
+        match out.iter_mut().find(|(t, ..)| *t == text) {
+            Some((_, n, sum)) => (*n, *sum) = (*n + 1, *sum + l.seconds),
+            None => out.push((text, 1, l.seconds)),
         }
     }
-    let one = |(text, n): (String, usize)| if n > 1 { format!("{n} x {text}") } else { text };
-    let out = out.into_iter().map(one).join("; ");
-    if out.is_empty() { "nothing: it is known before a run".into() } else { out }
+    let mut times: Vec<f64> = out.iter().map(|(.., s)| *s).collect();
+    times.sort_by(|a, b| b.total_cmp(a));
+    let least = times.get(KERNELS - 1).copied().filter(|_| !all).unwrap_or(0.0);
+    let (told, left): (Vec<_>, Vec<_>) = out.into_iter().partition(|(.., s)| *s >= least);
+    let one = |(text, n, _): &(String, usize, f64)| match n {
+        1 => text.clone(),
+        n => format!("{n} x {text}"),
+    };
+    let mut out: Vec<String> = told.iter().map(one).collect();
+    let (count, sum) = left.iter().fold((0, 0.0), |(n, s), l| (n + l.1, s + l.2));
+    if count > 0 {
+        out.push(format!("and {count} more {}", seconds(sum)));
+    }
+    if out.is_empty() { "nothing: it is known before a run".into() } else { out.join("; ") }
 }
 
 /// A duration with a fitting unit.

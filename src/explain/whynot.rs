@@ -140,7 +140,8 @@ fn concerns(library: &Library, law: &Law, name: &str, calls: &[CallId]) -> bool 
     law.origin != LawOrigin::Unfold && (called || yields)
 }
 
-fn story(
+/// What became of a law.
+pub(super) fn story(
     o: &Optimized,
     library: &Library,
     options: &Options,
@@ -271,7 +272,8 @@ impl WhyNot {
     }
 }
 
-fn law(out: &mut String, l: &LawStory) {
+/// Tells what became of a law.
+pub(super) fn law(out: &mut String, l: &LawStory) {
     if let Some(off) = &l.off {
         let _ = writeln!(out, "law {}: not searched: {off}", l.law);
         return;

@@ -1,6 +1,7 @@
 //! The optimiser as a builder.
 
 mod optimized_model;
+mod questions;
 
 pub use optimized_model::OptimizedModel;
 

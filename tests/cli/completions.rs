@@ -44,6 +44,8 @@ fn names_are_completed() {
         (&["explain", "gelu_t"], "gelu_tanh"),
         (&["explain", "m.on"], "m.onnx"),
         (&["explain", "m.onnx", "--why-not", "add_zer"], "add_zero"),
+        (&["explain", "m.onnx", "--would-gain", "appr"], "approx"),
+        (&["explain", "m.onnx", "--would-gain", "add_zer"], "add_zero"),
         (&["optimize", "m.onnx", "--target", "onnxr"], "onnxruntime"),
         (&["run", "m.onnx", "--without", "add_zer"], "add_zero"),
         (&["list", "layers", "layern"], "layernorm"),

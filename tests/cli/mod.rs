@@ -15,6 +15,7 @@ mod infer;
 mod inputs;
 mod kernels;
 mod page;
+mod questions;
 mod small_faults;
 mod staged;
 mod turns;

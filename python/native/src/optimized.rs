@@ -23,6 +23,11 @@ pub const FUNCTIONS: &[Named] = &[
     (c"optimized_explain", explain),
     (c"optimized_why_not", why_not),
     (c"optimized_html", html),
+    (c"optimized_node", node),
+    (c"optimized_why_not_fused", why_not_fused),
+    (c"optimized_would_gain", would_gain),
+    (c"optimized_numerics", numerics),
+    (c"optimized_kernels", kernels),
 ];
 
 impl Held for OptimizedModel {
@@ -118,4 +123,37 @@ fn why_not<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
     let (_, name): (Bound<'_, PyAny>, String) = args.extract()?;
     let optimized = optimized(args)?;
     told(args.py(), move || optimized.why_not(&name), |w| w.human())
+}
+
+/// `(optimized, name) -> (json, text)`
+fn node<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let (_, name): (Bound<'_, PyAny>, String) = args.extract()?;
+    let optimized = optimized(args)?;
+    told(args.py(), move || optimized.node(&name), |n| n.human(false))
+}
+
+/// `(optimized, a, b) -> (json, text)`
+fn why_not_fused<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let (_, a, b): (Bound<'_, PyAny>, String, String) = args.extract()?;
+    let optimized = optimized(args)?;
+    told(args.py(), move || optimized.why_not_fused(&a, &b), |w| w.human())
+}
+
+/// `(optimized, what) -> (json, text)`
+fn would_gain<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let (_, what): (Bound<'_, PyAny>, String) = args.extract()?;
+    let optimized = optimized(args)?;
+    told(args.py(), move || optimized.would_gain(&what), |w| w.human(false))
+}
+
+/// `(optimized) -> (json, text)`
+fn numerics<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let optimized = optimized(args)?;
+    told(args.py(), move || optimized.numerics(), |n| n.human(false))
+}
+
+/// `(optimized) -> (json, text)`
+fn kernels<'py>(args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+    let optimized = optimized(args)?;
+    told(args.py(), move || optimized.kernel_table(), |k| k.human(false))
 }

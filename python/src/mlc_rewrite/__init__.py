@@ -40,7 +40,7 @@ from ._errors import (
 from ._model import Model, Value
 from ._native import version as __version__
 from ._optimize import OptimizedModel, optimize
-from ._report import Explanation, Report, WhyNot
+from ._report import Answer, Explanation, Report, WhyNot
 from ._rules import Check, Counterexample, Layer, Rules
 from ._session import Session
 from ._stream import Stream
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .torch import explain as explain, from_torch as from_torch
 
 __all__ = [
+    "Answer",
     "Check",
     "CheckError",
     "Counterexample",

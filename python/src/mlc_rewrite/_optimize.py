@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _log, _native, _settings
 from ._model import Model, Value, _signature, is_ir, values
-from ._report import Explanation, Report, WhyNot, parsed
+from ._report import Answer, Explanation, Report, WhyNot, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -276,6 +276,41 @@ class OptimizedModel:
             SettingError: Nothing has that name.
         """
         return WhyNot(_native.optimized_why_not(self._handle, name))
+
+    def node(self, name: str) -> Answer:
+        """What became of a node of the model: what computes it before and after, and which laws touched it.
+
+        Raises:
+            SettingError: The program as read has no such node.
+        """
+        return Answer(_native.optimized_node(self._handle, name))
+
+    def why_not_fused(self, a: str, b: str) -> Answer:
+        """Why two nodes of the model are not in one kernel of the plan, or that they are.
+
+        Raises:
+            SettingError: The program as read has no such node.
+        """
+        return Answer(_native.optimized_why_not_fused(self._handle, a, b))
+
+    def would_gain(self, what: str) -> Answer:
+        """What another plan would gain: the model is planned once more.
+
+        Args:
+            what: An error class (``exact``, ``reorder``, ``approx``), an objective (``latency``, ``memory``, ``size``), or a law.
+
+        Raises:
+            SettingError: Nothing has that name, or it is how the model is planned already.
+        """
+        return Answer(_native.optimized_would_gain(self._handle, what))
+
+    def numerics(self) -> Answer:
+        """The error of each law's steps, and how the model amplifies a rounding of its inputs, in units in the last place."""
+        return Answer(_native.optimized_numerics(self._handle))
+
+    def kernels(self) -> Answer:
+        """The kernels of the plan, with the nodes of the model that they compute and their estimated times."""
+        return Answer(_native.optimized_kernels(self._handle))
 
     def __repr__(self) -> str:
         return f"<mlc_rewrite.OptimizedModel {_signature(self.inputs)} -> {_signature(self.outputs)}>"

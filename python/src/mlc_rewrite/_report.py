@@ -230,3 +230,9 @@ class WhyNot(_Told):
 
     def __repr__(self) -> str:
         return f"<mlc_rewrite.WhyNot {self.name}>"
+
+
+class Answer(_Told):
+    """The answer to a question about a result. ``print`` it, or look at ``to_dict()``."""
+
+    __slots__ = ()

@@ -1,14 +1,16 @@
 //! The kernels of a plan as `bench --kernels` shows them: a table, and a chart. Kernels that compute the same are one row.
 
-use crate::explain::seconds;
+use crate::explain::{first_names, seconds};
 use crate::kernel_times::KernelTime;
 use crate::svg::{Drawing, escaped};
+use itertools::Itertools;
 use std::fmt::{self, Display, Write};
 
 /// Kernels that compute the same together.
 struct Row<'a> {
     kernel: &'a str,
     computes: &'a str,
+    nodes: Vec<&'a str>,
     count: usize,
     measured: f64,
     predicted: f64,
@@ -45,10 +47,12 @@ fn rows(kernels: &[KernelTime]) -> Vec<Row<'_>> {
                 r.roofline = both.map(|both| both / r.measured);
                 r.predicted += k.predicted;
                 r.count += 1;
+                r.nodes.extend(k.nodes.iter().map(String::as_str));
             }
             None => rows.push(Row {
                 kernel: &k.kernel,
                 computes: &k.computes,
+                nodes: k.nodes.iter().map(String::as_str).collect(),
                 count: 1,
                 measured: k.measured,
                 predicted: k.predicted,
@@ -77,9 +81,16 @@ pub(crate) fn table(title: &str, kernels: &[KernelTime]) -> String {
             seconds(row.predicted),
             row.predicted / row.measured,
         );
+        let nodes: Vec<String> = row.nodes.iter().map(|n| n.to_string()).unique().collect();
+        if !nodes.is_empty() {
+            let _ = writeln!(out, "{:NODES$}{}", "", first_names(&nodes, false));
+        }
     }
     out
 }
+
+/// Where the nodes of a row's kernels stand.
+const NODES: usize = 47;
 
 /// Rows with a bar of their own.
 const BARS: usize = 30;
@@ -178,6 +189,7 @@ mod tests {
         KernelTime {
             kernel,
             computes,
+            nodes: vec![],
             measured,
             predicted: measured,
             bytes: 0.0,

@@ -1,6 +1,7 @@
 //! `explain MODEL | LAW`.
 
 mod at;
+mod questions;
 
 use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
@@ -16,6 +17,7 @@ use at::Place;
 use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
 use mlc_files::Named;
+use questions::Questions;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -30,24 +32,26 @@ pub struct Args {
     #[arg(long, add = ArgValueCompleter::new(completing::targets))]
     target: Option<String>,
     /// What each law gains: the model is optimised once more without it, one law after another.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "question")]
     gains: bool,
     /// Why a law did not fire, or an operator is not in the result.
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completing::declarations))]
+    #[arg(long, value_name = "NAME", conflicts_with = "question", add = ArgValueCompleter::new(completing::declarations))]
     why_not: Option<String>,
     /// The node of the model that is asked about; all by default.
-    #[arg(long, value_name = "NODE", add = ArgValueCompleter::new(completing::nodes))]
+    #[arg(long, value_name = "NODE", conflicts_with = "question", add = ArgValueCompleter::new(completing::nodes))]
     at: Option<String>,
     /// Leave nothing out: unchanged kernels, every name, equations of the proof.
     #[arg(long)]
     all: bool,
     /// Run both sides of every equation of the proof on seeded inputs.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "question")]
     replay: bool,
     /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. The
     /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
-    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at"])]
+    #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at", "question"])]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    questions: Questions,
     #[command(flatten)]
     shapes: ShapeOptions,
     #[command(flatten)]
@@ -87,7 +91,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let place = args.at.as_deref().map(|at| at::find(&model, at)).transpose()?;
     if let Some(Place { node: None, told }) = &place {
         args.common.report(&Told { notes: told })?;
-        args.common.screen.print(&lines(told))?;
+        args.common.screen.print_wrapped(&lines(told))?;
         return Ok(Findings::Nothing);
     }
     let (at, told) = place.map_or((None, vec![]), |p| (p.node, p.told));
@@ -99,12 +103,17 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     // The page says how far the result is from the model as read.
     options.self_check = args.html.is_some();
     let optimizer = Optimizer::from(options).ranges(args.shapes.ranges());
-    let optimized = optimizer.optimize(&model)?;
+    let optimize = || Ok(optimizer.optimize(&model)?);
+    let how = (&args.common, args.all, args.tuning.measure.is_some());
+    if let Some(done) = args.questions.answer(&model, &optimize, how)? {
+        return Ok(done);
+    }
+    let optimized = optimize()?;
     if let Some(name) = &args.why_not {
         let found = optimized.why_not_at(name, at.as_deref())?;
         progress::done();
         args.common.report(&found)?;
-        args.common.screen.print(&(lines(&told) + &found.human()))?;
+        args.common.screen.print_wrapped(&(lines(&told) + &found.human()))?;
         return Ok(Findings::Nothing);
     }
     let mut explanation = match args.gains {
@@ -123,7 +132,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     }
     args.common.report(&explanation)?;
     progress::done();
-    args.common.screen.print(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
+    args.common
+        .screen
+        .print_wrapped(&(lines(&told) + &explanation.human(args.all || at.is_some())))?;
     if args.replay {
         return replay(optimized.result(), &model.library, &args.common);
     }

@@ -3,6 +3,7 @@
 //! Nothing here panics if a stream is closed or full.
 
 pub(crate) mod progress;
+mod wrap;
 
 use crate::error::Error;
 use clap::ValueEnum;
@@ -79,6 +80,11 @@ impl Screen {
     /// Prints a result. What a terminal would obey in it comes from a file, and is escaped.
     pub fn print(&self, text: &str) -> anyhow::Result<()> {
         self.print_as_it_is(&escaped(text, self.colored()))
+    }
+
+    /// Prints a result, its lines wrapped at the terminal's width.
+    pub fn print_wrapped(&self, text: &str) -> anyhow::Result<()> {
+        self.print(&wrap::wrapped(text, wrap::width()))
     }
 
     /// Prints a text that is read back.

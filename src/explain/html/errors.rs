@@ -3,7 +3,6 @@
 //! Operands of a step are related to each other by the steps before it, so that a step is true of values that the model
 //! computes, and not of any.
 
-use super::steps::Errors;
 use crate::pipeline::selfcheck;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
@@ -11,6 +10,7 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Explored, Proof, ProofStep, Reason};
 use mlc_extract::resources::operations;
 use mlc_verify::random_inputs;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -25,8 +25,20 @@ const CONSTANTS: u64 = 1 << 30;
 /// Steps of each law that kernels compute.
 const OF_A_LAW: usize = 2;
 
+/// What the element type makes of both sides, computed from the inputs that the self-check draws.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(in crate::explain) struct Errors {
+    /// Largest distance of each from what f64 makes of what was there, relative to the largest element; nothing where the
+    /// interpreter would take too long.
+    pub sides: Option<(f64, f64)>,
+    /// Largest distance between them.
+    pub between: f64,
+    /// Half a unit in the last place of the type.
+    pub roundoff: f64,
+}
+
 /// How steps are computed.
-pub(super) struct Runs<'a> {
+pub(in crate::explain) struct Runs<'a> {
     pub library: &'a Arc<Library>,
     pub seed: u64,
     pub threads: usize,

@@ -1,6 +1,7 @@
 //! The laws that a result rests on, and those that it may not use.
 
-use super::steps::{Drawing, Errors, Step};
+use super::errors::Errors;
+use super::steps::{Drawing, Step};
 use crate::explain::unmade::calls;
 use crate::explain::{Explanation, LawUse, Region, declaration};
 use crate::pipeline::options::{Fp, Options};
@@ -130,22 +131,41 @@ pub(super) fn barred(o: &Optimized, library: &Library, options: &Options) -> Vec
 }
 
 /// An operator of the target that is defined by others.
-pub(super) struct Joined {
+pub(in crate::explain) struct Joined {
     name: String,
     /// The operators of its definition.
     calls: BTreeSet<CallId>,
     /// How often its definition was found in the model.
     matches: usize,
+    /// The law that puts it in the place of its definition.
+    pub law: u32,
+}
+
+impl Joined {
+    /// True if its definition was found in the model.
+    pub fn is_found(&self) -> bool {
+        self.matches > 0
+    }
+
+    /// True if its definition has this operator.
+    pub fn has(&self, call: CallId) -> bool {
+        self.calls.contains(&call)
+    }
 }
 
 /// The operators of a target that are defined by others.
-pub(super) fn joined(o: &Optimized, library: &Library, prices: &TargetPrices<'_>) -> Vec<Joined> {
+pub(in crate::explain) fn joined(
+    o: &Optimized,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+) -> Vec<Joined> {
     let laws = library.laws.iter().enumerate().filter(|(_, l)| l.origin == LawOrigin::Fold);
     let one = laws.filter_map(|(i, law)| {
         library.find(&law.name).filter(|c| prices.permits(*c))?;
         let profile = o.explored.profiles.iter().find(|(own, _)| *own as usize == i);
         let matches = profile.map_or(0, |(_, p)| p.matches);
-        Some(Joined { name: law.name.to_string(), calls: calls(law, &law.left), matches })
+        let (name, law_calls) = (law.name.to_string(), calls(law, &law.left));
+        Some(Joined { name, calls: law_calls, matches, law: i as u32 })
     });
     one.collect()
 }
@@ -154,10 +174,11 @@ pub(super) fn joined(o: &Optimized, library: &Library, prices: &TargetPrices<'_>
 const NAMED: usize = 3;
 
 /// What is said of the operators that are defined by both of two; nothing if there are none.
-pub(super) fn of_both(all: &[Joined], a: CallId, b: CallId) -> Option<String> {
+pub(in crate::explain) fn of_both(all: &[Joined], a: CallId, b: CallId) -> Option<String> {
     let both = |j: &&Joined| j.calls.contains(&a) && j.calls.contains(&b);
     let told = |j: &Joined| match j.matches {
         0 => format!("`{}`, whose definition was found nowhere in the model", j.name),
+        1 => format!("`{}`, whose definition was found once, but not here, or dearer", j.name),
         n => format!("`{}`, whose definition was found {n} times, but not here, or dearer", j.name),
     };
     let found: Vec<String> = all.iter().filter(both).take(NAMED).map(told).collect();

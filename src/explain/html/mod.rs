@@ -5,11 +5,11 @@
 //! draws and searches.
 
 mod drawn;
-mod errors;
-mod laws;
+pub(super) mod errors;
+pub(super) mod laws;
 mod layout;
 mod planned;
-mod prices;
+pub(super) mod prices;
 mod read;
 mod repeats;
 mod steps;

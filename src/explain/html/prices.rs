@@ -11,11 +11,11 @@ const MOST: i32 = 7;
 
 /// Kernels that are run one after the other.
 #[derive(Clone, Default)]
-pub(super) struct Kernels(Vec<(String, DType, Work)>);
+pub(in crate::explain) struct Kernels(Vec<(String, DType, Work)>);
 
 /// What another choice takes, and where it would be no slower.
 #[derive(Debug, Serialize)]
-pub(super) struct Other {
+pub(in crate::explain) struct Other {
     /// Estimated seconds of the choice, by the same account as of the other one.
     pub own: f64,
     /// Estimated seconds of the other one.
@@ -106,7 +106,7 @@ fn flip(gap: &dyn Fn(f64) -> f64) -> Option<f64> {
 }
 
 /// What limits a kernel by the figures of its price.
-pub(super) fn limit(
+pub(in crate::explain) fn limit(
     program: &Program,
     kernel: &Kernel,
     prices: &TargetPrices<'_>,

@@ -1,12 +1,13 @@
 //! The model as it was read: its nodes, and what became of each, those among them that reading leaves out.
 
 use super::drawn::Graph;
+use crate::explain::left_out::Makers;
 use crate::explain::regions::{KernelLine, Region};
 use crate::show;
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
-use mlc_onnx::{RawModel, ReadAs, read_each};
+use mlc_onnx::{RawModel, read_each};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -191,25 +192,19 @@ pub(super) fn left_out(raw: &RawModel, library: &Library, side: &ModelSide) -> V
         return vec![];
     }
     let Ok(read) = read_each(raw, library, &missing) else { return vec![] };
+    let makers = Makers::new(raw);
     let told = missing.iter().zip(read).map(|(node, results)| {
         let mut of = None;
         let mut why: Vec<String> = Vec::new();
         for (result, read) in results {
             let is_input = |&i: &usize| side.items[i].state == State::Input;
-            let is = match read {
-                _ if side.known.get(&result).is_some_and(is_input) => {
-                    "kept as it is, and an input of what is shown here: the rest is optimised around it".to_string()
-                }
-                ReadAs::Constant(ty) => format!("a constant, {ty}: it is computed from constants or extents"),
-                ReadAs::Input(name) => format!("the input `{}` itself: it changes nothing", shown(&name)),
-                ReadAs::Node(name) if side.known.contains_key(&name) => {
-                    of = of.or(side.known.get(&name).copied());
-                    format!("what `{}` computes: it is read as part of that node, or changes nothing", shown(&name))
-                }
-                ReadAs::Node(_) => "no part of what the outputs are computed from".to_string(),
-                ReadAs::Nothing => "made of extents alone".to_string(),
-            };
-            why.push(format!("`{}` is {is}", shown(&result)));
+            if side.known.get(&result).is_some_and(is_input) {
+                why.push(format!("`{}` is kept as it is, and an input of what is shown here: the rest is optimised around it", shown(&result)));
+                continue;
+            }
+            let became = makers.became(node, &read, &|n| side.known.contains_key(n));
+            of = of.or(became.node.and_then(|n| side.known.get(&n).copied()));
+            why.push(format!("`{}` is {} ({})", shown(&result), became.is, became.step));
         }
         let name = mlc_onnx::origin(node).to_string();
         LeftOut { name, op: node.op_type.clone(), why: why.join("; "), node: of }

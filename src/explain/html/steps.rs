@@ -1,7 +1,7 @@
 //! Steps of the proof: what was there and what it equals, drawn; what a step gains, and what it does to numbers.
 
 use super::drawn::{Graph, View};
-use super::errors::Runs;
+use super::errors::{Errors, Runs};
 use crate::explain::Noted;
 use crate::show;
 use mlc_dsl::ir::{NodeKind, Program, Tensor};
@@ -44,18 +44,6 @@ pub(super) struct Drawing {
     /// Estimated seconds of each by itself.
     pub cost: Option<(f64, f64)>,
     pub error: Option<Errors>,
-}
-
-/// What the element type makes of both sides, computed from the inputs that the self-check draws.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Errors {
-    /// Largest distance of each from what f64 makes of what was there, relative to the largest element; nothing where the
-    /// interpreter would take too long.
-    pub sides: Option<(f64, f64)>,
-    /// Largest distance between them.
-    pub between: f64,
-    /// Half a unit in the last place of the type.
-    pub roundoff: f64,
 }
 
 /// A program as it is drawn.
