@@ -175,7 +175,7 @@ fn of_law(
     }
     let searched = |i: &usize| o.explored.profiles.iter().any(|(p, _)| *p as usize == *i);
     if !own.iter().any(searched) && !o.report.proof.keys().any(|n| n == asked) {
-        let why = why_off(library, options, &o.source, own[0] as u32);
+        let why = why_off(library, options, own[0] as u32);
         let message = format!("`{asked}` cannot be turned on here: {why}");
         return Err(Error::new(ErrorKind::Setting, message));
     }
