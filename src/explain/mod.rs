@@ -8,6 +8,7 @@ mod declaration;
 mod html;
 mod regions;
 mod text;
+mod two_models;
 mod unmade;
 mod whynot;
 
@@ -30,6 +31,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use text::seconds;
+pub(crate) use two_models::compare;
+pub use two_models::{
+    Answer, ChangedConstant, Comparison, Difference, DifferingRegion, OutputDifference, RegionSide,
+    RoundedConstant, UsedLaw,
+};
 pub use unmade::Unmade;
 pub use whynot::{WhyNot, why_not};
 
