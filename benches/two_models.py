@@ -75,6 +75,10 @@ def with_tool(tool, source, to):
     if to.exists():
         return None
     to.parent.mkdir(parents=True, exist_ok=True)
+    # What is written may go on reading the model's data files.
+    for data in source.parent.glob("*.bin"):
+        if not (to.parent / data.name).exists():
+            os.link(data, to.parent / data.name)
     command = [sys.executable, __file__, "--as", tool, str(source), str(to)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode == 0 and to.exists():
@@ -121,7 +125,7 @@ def held(args, out):
     for source in models(args.models):
         nodes = len(onnx.load(source, load_external_data=False).graph.node)
         for tool in args.tools.split(","):
-            to = args.folder / f"{called(source)}.{tool}.onnx"
+            to = args.folder / called(source) / f"{tool}.onnx"
             why = with_tool(tool, source, to)
             row = {"model": called(source), "nodes": nodes, "tool": tool}
             if why:
@@ -169,6 +173,7 @@ def changed(model, rng):
 
 def planted(args, out):
     rng = random.Random(args.seed)
+    args.folder.mkdir(parents=True, exist_ok=True)
     small = [m for m in models(args.models) if m.stat().st_size + data(m) <= args.most * 1e6]
     print("\n| model | changed | answer | placed | seconds | first difference |\n|---|---|---|---|---|---|", flush=True)
     missed = 0

@@ -16,8 +16,10 @@ const ALTOGETHER: f64 = 1e10;
 /// Where two values differ by more than rounding.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
-    /// The inputs on which they do.
+    /// The inputs on which they are furthest apart.
     pub inputs: String,
+    /// All inputs on which they differ.
+    pub differs_on: Vec<String>,
     /// The position of the element that is furthest off, in row-major order.
     pub element: usize,
     /// What it is in the first model.
@@ -71,21 +73,20 @@ impl Judge<'_, '_> {
     pub fn judge(&self, cone: &Cone) -> Judged {
         let (mut samples, mut largest, mut spent) = (0, 0.0f64, 0.0);
         let mut refused = self.numbers.none.clone().unwrap_or_else(|| "it does not run".into());
+        let mut found: Vec<Difference> = Vec::new();
         for sample in &self.numbers.samples {
             match self.on(cone, sample, &mut spent) {
                 Ok(Ok(off)) => (samples, largest) = (samples + 1, largest.max(off)),
-                Ok(Err(difference)) => return Judged::Differs(difference),
+                Ok(Err(difference)) => found.push(difference),
                 Err(why) => refused = why,
             }
         }
-        for sample in self.rows(cone) {
-            if let Ok(Err(difference)) = self.on(cone, &sample, &mut spent) {
-                return Judged::Differs(difference);
-            }
-        }
-        match samples {
-            0 => Judged::Unknown(refused),
-            _ => Judged::Agrees { samples, largest },
+        let rows = if found.is_empty() { self.rows(cone) } else { vec![] };
+        found.extend(rows.iter().filter_map(|s| self.on(cone, s, &mut spent).ok()?.err()));
+        match (worst(found), samples) {
+            (Some(difference), _) => Judged::Differs(difference),
+            (None, 0) => Judged::Unknown(refused),
+            (None, _) => Judged::Agrees { samples, largest },
         }
     }
 
@@ -147,6 +148,7 @@ impl Judge<'_, '_> {
     fn shapes_differ(&self, sample: &Sample, words: String) -> Difference {
         Difference {
             inputs: sample.name.clone(),
+            differs_on: vec![],
             element: 0,
             a: f64::NAN,
             b: f64::NAN,
@@ -174,6 +176,14 @@ impl Judge<'_, '_> {
         });
         rows.collect()
     }
+}
+
+/// The worst of several differences: where a value is not finite, else the one of most units of the last place.
+fn worst(found: Vec<Difference>) -> Option<Difference> {
+    let differs_on: Vec<String> = found.iter().map(|d| d.inputs.clone()).collect();
+    let size = |d: &Difference| d.units.or(d.absolute).unwrap_or(f64::INFINITY);
+    let worst = found.into_iter().rev().max_by(|x, y| size(x).total_cmp(&size(y)))?;
+    Some(Difference { differs_on, ..worst })
 }
 
 /// Two constants in each other's place.
@@ -247,6 +257,7 @@ pub(super) fn difference(
     }
     Difference {
         inputs: inputs.to_string(),
+        differs_on: vec![],
         element: worst.at,
         a,
         b,

@@ -24,12 +24,14 @@ use judge::{Changed, Judged, changed_constants};
 pub use judge::{Difference, OutputDifference};
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
+use mlc_dsl::shown;
 use mlc_explore::Reason;
 use numbers::Runner;
 use prove::{Proved, Prover, called};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use sweep::{Held, Place, Sweep, Swept};
+use values::CommonConstants;
 
 /// What was found of two models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -145,11 +147,17 @@ pub(crate) fn compare(a: &Model, b: &Model, options: &Options) -> Result<Compari
     let runner = Runner { library, options };
     let mut numbers = runner.numbers([p, q])?;
     let prover = Prover::new(library, options)?;
-    let swept = Sweep::new([p, q], prover, runner, &mut numbers).run()?;
+    let consts = CommonConstants::of([p, q]);
+    let swept = Sweep::new([p, q], &consts, prover, runner, &mut numbers).run()?;
     if let Some(why) = &numbers.none {
-        notes.push(format!("the models were not run: {why}"));
+        notes.push(format!(
+            "the models were not run: {why}; give extents with `--shape`, or values with `--value`"
+        ));
     }
-    notes.extend(numbers.refused.iter().map(|why| format!("inputs left out: {why}")));
+    if numbers.none.is_none() {
+        notes.extend(numbers.refused.iter().map(|why| format!("inputs left out: {why}")));
+    }
+    notes.extend(swept.open.iter().filter_map(|&i| other_extents([p, q], i)));
     if swept.is_cut_short {
         notes.push("the search for proofs ended at its limit; there may be more places".into());
     }
@@ -166,6 +174,18 @@ pub(crate) fn compare(a: &Model, b: &Model, options: &Options) -> Result<Compari
         outputs,
         inputs,
         notes,
+    })
+}
+
+/// That an output has other extents in both models, if it has: no law makes such values equal.
+fn other_extents([a, b]: [&Program; 2], output: usize) -> Option<String> {
+    let ((name, va), (_, vb)) = (&a.outputs[output], &b.outputs[output]);
+    let (ta, tb) = (a.ty(*va), b.ty(*vb));
+    (ta != tb).then(|| {
+        format!(
+            "output `{}` is {ta} in the first and {tb} in the second: numbers for the symbols, as with `--bind`, make them one",
+            shown(name)
+        )
     })
 }
 

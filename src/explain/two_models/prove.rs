@@ -21,7 +21,8 @@ const ROUNDED: f64 = 64.0;
 
 /// Limits of one proof, beside those of the user.
 const NODES: usize = 6_000;
-const ROUNDS: u32 = 16;
+/// Rounds of a first try, which most proofs need, and of a second.
+const ROUNDS: [u32; 2] = [5, 16];
 const STEPS: u64 = 4_000_000;
 
 /// A proof.
@@ -60,36 +61,37 @@ impl<'a> Prover<'a> {
     /// # Errors
     /// A law that must not fire is unknown.
     pub fn prove(&self, cone: &Cone) -> Result<Option<Proved>, Error> {
-        let goal = cone.goal();
-        let explored = self.explored(&cone.program, goal)?;
-        if let Some(proof) = explored.prove_equal(&[goal]) {
-            let reasons = proof.steps.iter().map(|s| s.reason).collect();
-            return Ok(Some(Proved { reasons, rounded: vec![] }));
+        for rounds in ROUNDS {
+            let explored = self.explored(&cone.program, rounds)?;
+            if let Some(reasons) = reasons(&explored, &cone.program) {
+                return Ok(Some(Proved { reasons, rounded: vec![] }));
+            }
+            let (program, rounded) = self.with_computed(cone, &explored);
+            if !rounded.is_empty()
+                && let Some(reasons) = reasons(&self.explored(&program, rounds)?, &program)
+            {
+                return Ok(Some(Proved { reasons, rounded }));
+            }
+            if explored.stop != Stop::Rounds {
+                break;
+            }
         }
-        let (program, rounded) = self.with_computed(cone, &explored);
-        if rounded.is_empty() {
-            return Ok(None);
-        }
-        let goal = (program.outputs[0].1, program.outputs[1].1);
-        let proof = self.explored(&program, goal)?.prove_equal(&[goal]);
-        let reasons = |p: mlc_explore::Proof| p.steps.iter().map(|s| s.reason).collect();
-        Ok(proof.map(|p| Proved { reasons: reasons(p), rounded }))
+        Ok(None)
     }
 
-    fn explored(&self, program: &Program, goal: (Value, Value)) -> Result<Explored, Error> {
+    /// Saturation until the two outputs are one.
+    fn explored(&self, program: &Program, rounds: u32) -> Result<Explored, Error> {
         let mut laws = active_laws(self.library, &self.target, self.options, program)?;
         laws.retain(|&l| !is_late(&self.library.laws[l as usize]));
         let own = &self.options.limits;
         let limits = Limits {
             nodes: own.nodes.min(NODES),
-            rounds: own.rounds.min(ROUNDS),
+            rounds: own.rounds.min(rounds),
             most: own.most.min(STEPS),
             ..own.clone()
         };
-        let program = program.clone();
-        let explored = explore_until_equal(self.library.clone(), program, &laws, &limits, &[goal]);
-        debug_assert!(explored.stop != Stop::Goal || explored.are_equal(goal.0, goal.1));
-        Ok(explored)
+        let (library, goal) = (self.library.clone(), [goal(program)]);
+        Ok(explore_until_equal(library, program.clone(), &laws, &limits, &goal))
     }
 
     /// The cone's program with constants of either value replaced by what the other one computes, where that is the same but for
@@ -140,6 +142,17 @@ impl<'a> Prover<'a> {
         };
         explored.computed_constants(ty).into_iter().filter_map(value).collect()
     }
+}
+
+/// The two outputs of a cone's program.
+fn goal(program: &Program) -> (Value, Value) {
+    (program.outputs[0].1, program.outputs[1].1)
+}
+
+/// Why the two outputs are equal, if they are.
+fn reasons(explored: &Explored, program: &Program) -> Option<Vec<Reason>> {
+    let proof = explored.prove_equal(&[goal(program)])?;
+    Some(proof.steps.iter().map(|s| s.reason).collect())
 }
 
 /// What a constant is called.

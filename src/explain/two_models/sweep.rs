@@ -9,7 +9,7 @@ use super::judge::{Judge, Judged};
 use super::numbers::{Numbers, Runner, by_type};
 use super::partners::partners;
 use super::prove::{Proved, Prover};
-use super::values::{ClassId, Side, Values};
+use super::values::{ClassId, CommonConstants, Side, Values};
 use crate::error::Error;
 use mlc_dsl::ir::{NodeKind, Program, Value};
 use mlc_explore::progress;
@@ -63,6 +63,7 @@ pub(super) struct Swept {
 /// A sweep under way.
 pub(super) struct Sweep<'a> {
     programs: [&'a Program; 2],
+    consts: &'a CommonConstants,
     prover: Prover<'a>,
     runner: Runner<'a>,
     numbers: &'a mut Numbers,
@@ -76,6 +77,7 @@ pub(super) struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     pub fn new(
         programs: [&'a Program; 2],
+        consts: &'a CommonConstants,
         prover: Prover<'a>,
         runner: Runner<'a>,
         numbers: &'a mut Numbers,
@@ -84,6 +86,7 @@ impl<'a> Sweep<'a> {
         let held = BTreeMap::new();
         Sweep {
             programs,
+            consts,
             prover,
             runner,
             numbers,
@@ -134,7 +137,7 @@ impl<'a> Sweep<'a> {
 
     /// Goes through the second program once, from what is held already.
     fn pass(&mut self) -> Result<Values<'a>, Error> {
-        let mut values = Values::new(self.programs);
+        let mut values = Values::new(self.programs, self.consts);
         let known = by_type(&values);
         let mut unproved: BTreeSet<Value> = BTreeSet::new();
         let count = self.programs[1].nodes.len();
@@ -302,7 +305,7 @@ impl<'a> Sweep<'a> {
 
     /// How many more values of the second program would be values of the first if these two were equal.
     fn behind(&self, v: Value, partner: Value) -> usize {
-        let mut values = Values::new(self.programs);
+        let mut values = Values::new(self.programs, self.consts);
         for n in 0..self.programs[1].nodes.len() {
             for output in 0..values.enter(Side::B).len() {
                 let at = Value { node: mlc_dsl::ir::NodeId(n as u32), output: output as u32 };

@@ -53,7 +53,10 @@ impl Comparison {
                     }
                     _ => String::new(),
                 };
-                format!("not proved equal, at {}{numbers}", places(self.regions.len()))
+                match self.regions.len() {
+                    0 => "not proved equal".into(),
+                    n => format!("not proved equal, at {}{numbers}", places(n)),
+                }
             }
         }
     }
@@ -95,7 +98,10 @@ impl DifferingRegion {
             let _ = writeln!(out, "    {}", c.human());
         }
         let said = match (&self.difference, self.agrees_on, &self.not_run) {
-            (Some(d), _, _) => d.words.clone(),
+            (Some(d), _, _) => match d.differs_on.len() {
+                0 | 1 => d.words.clone(),
+                n => format!("{}; on {n} sets of inputs they differ", d.words),
+            },
             (None, Some(n), _) => format!(
                 "not proved; they agree within rounding on {n} sets of inputs, at most {:.1e} of the largest element apart",
                 self.largest.unwrap_or(0.0)

@@ -38,10 +38,20 @@ impl Class {
     }
 }
 
+/// The constants of two programs under common numbers: equal ones have one.
+pub(super) struct CommonConstants([Vec<ConstId>; 2]);
+
+impl CommonConstants {
+    pub fn of(programs: [&Program; 2]) -> CommonConstants {
+        let mut all = Consts::default();
+        CommonConstants(programs.map(|p| p.consts.iter().map(|t| all.intern(t.clone())).collect()))
+    }
+}
+
 /// The classes, as far as the second program has been entered.
 pub(super) struct Values<'p> {
     pub programs: [&'p Program; 2],
-    consts: Consts,
+    consts: &'p CommonConstants,
     table: HashMap<(What, Vec<ClassId>), Vec<ClassId>>,
     of: [Vec<Vec<ClassId>>; 2],
     classes: Vec<Class>,
@@ -49,10 +59,10 @@ pub(super) struct Values<'p> {
 
 impl<'p> Values<'p> {
     /// The values of the first program.
-    pub fn new(programs: [&'p Program; 2]) -> Values<'p> {
+    pub fn new(programs: [&'p Program; 2], consts: &'p CommonConstants) -> Values<'p> {
         let mut values = Values {
             programs,
-            consts: Consts::default(),
+            consts,
             table: HashMap::new(),
             of: [vec![], vec![]],
             classes: vec![],
@@ -71,7 +81,7 @@ impl<'p> Values<'p> {
         let args: Vec<ClassId> = node.args.iter().map(|v| self.class_of(side, *v)).collect();
         let what = match &node.kind {
             NodeKind::Input(i) => What::Input(*i),
-            NodeKind::Const(c) => What::Const(self.consts.intern(program.consts.get(*c).clone())),
+            NodeKind::Const(c) => What::Const(self.consts.0[side as usize][c.0 as usize]),
             NodeKind::Apply(call, attrs) => What::Apply(*call, attrs.clone()),
         };
         let varies = matches!(what, What::Input(_)) || args.iter().any(|a| self.classes[*a].varies);
