@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -78,7 +79,7 @@ def with_tool(tool, source, to):
     # What is written may go on reading the model's data files.
     for data in source.parent.glob("*.bin"):
         if not (to.parent / data.name).exists():
-            os.link(data, to.parent / data.name)
+            shutil.copy(data, to.parent / data.name)
     command = [sys.executable, __file__, "--as", tool, str(source), str(to)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode == 0 and to.exists():

@@ -16,7 +16,7 @@ const ALTOGETHER: f64 = 1e10;
 /// Where two values differ by more than rounding.
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
-    /// The inputs on which they are furthest apart.
+    /// The inputs that are told of: those on which a value is not finite, else the first on which they differ.
     pub inputs: String,
     /// All inputs on which they differ.
     pub differs_on: Vec<String>,
@@ -83,7 +83,7 @@ impl Judge<'_, '_> {
         }
         let rows = if found.is_empty() { self.rows(cone) } else { vec![] };
         found.extend(rows.iter().filter_map(|s| self.on(cone, s, &mut spent).ok()?.err()));
-        match (worst(found), samples) {
+        match (told(found), samples) {
             (Some(difference), _) => Judged::Differs(difference),
             (None, 0) => Judged::Unknown(refused),
             (None, _) => Judged::Agrees { samples, largest },
@@ -178,12 +178,12 @@ impl Judge<'_, '_> {
     }
 }
 
-/// The worst of several differences: where a value is not finite, else the one of most units of the last place.
-fn worst(found: Vec<Difference>) -> Option<Difference> {
+/// The first of several differences at which a value is not finite, else the first: inputs come in the order of what they say.
+fn told(found: Vec<Difference>) -> Option<Difference> {
     let differs_on: Vec<String> = found.iter().map(|d| d.inputs.clone()).collect();
-    let size = |d: &Difference| d.units.or(d.absolute).unwrap_or(f64::INFINITY);
-    let worst = found.into_iter().rev().max_by(|x, y| size(x).total_cmp(&size(y)))?;
-    Some(Difference { differs_on, ..worst })
+    let at = found.iter().position(|d| d.absolute.is_none()).unwrap_or(0);
+    let told = found.into_iter().nth(at)?;
+    Some(Difference { differs_on, ..told })
 }
 
 /// Two constants in each other's place.

@@ -89,27 +89,28 @@ impl Runner<'_> {
             refused: vec![],
             symbols,
         };
-        if let Some(why) = self.too_large(programs, &numbers.symbols) {
-            numbers.none = Some(why);
-            return Ok(numbers);
-        }
         for sample in self.samples(programs[0], &numbers.symbols) {
-            match [Side::A, Side::B].map(|s| self.all(programs[s as usize], &sample.inputs)) {
-                [Ok(a), Ok(b)] => {
-                    numbers.outputs.push([outputs(programs[0], &a), outputs(programs[1], &b)]);
+            let ran = [Side::A, Side::B].map(|side| {
+                let program = programs[side as usize];
+                Ok((self.run(program, &sample.inputs)?, self.all(program, &sample.inputs)?))
+            });
+            match ran {
+                [Ok((x, a)), Ok((y, b))] => {
+                    numbers.outputs.push([x, y]);
                     for (side, all) in [a, b].into_iter().enumerate() {
-                        for (v, t) in all {
-                            numbers.prints[side].entry(v).or_default().push(print(&t));
-                        }
+                        let prints = &mut numbers.prints[side];
+                        all.into_iter().for_each(|(v, p)| prints.entry(v).or_default().push(p));
                     }
                     numbers.samples.push(sample);
                 }
-                [Err(a), Err(_)] => numbers.refused.push(format!("{}: {a}", sample.name)),
-                [Ok(_), Err(e)] => {
-                    numbers.refused.push(format!("{}: the second fails: {e}", sample.name))
-                }
-                [Err(e), Ok(_)] => {
-                    numbers.refused.push(format!("{}: the first fails: {e}", sample.name))
+                [a, b] => {
+                    let which = match (&a, &b) {
+                        (Err(_), Err(_)) => "both fail",
+                        (Ok(_), _) => "the second fails",
+                        (_, Ok(_)) => "the first fails",
+                    };
+                    let why: String = a.err().or(b.err()).unwrap_or_default();
+                    numbers.refused.push(format!("{}: {which}: {why}", sample.name));
                 }
             }
         }
@@ -118,22 +119,6 @@ impl Runner<'_> {
             numbers.none = Some(why.unwrap_or_else(|| "no inputs can be drawn".into()));
         }
         Ok(numbers)
-    }
-
-    fn too_large(&self, programs: [&Program; 2], symbols: &Symbols) -> Option<String> {
-        let bytes = |p: &&Program| {
-            let all = p.nodes.iter().flat_map(|n| &n.types);
-            all.map(|t| resources::size(t, symbols, 8)).fold(0, u64::saturating_add)
-        };
-        let most = programs.iter().map(bytes).max().unwrap_or(0);
-        let free = self.options.guard.memory.unwrap_or_else(mlc_backends::memory::available);
-        (most > free / 2).then(|| {
-            format!(
-                "all values together take {}, of {} that are free",
-                mlc_dsl::diagnostics::message_text::bytes(most),
-                mlc_dsl::diagnostics::message_text::bytes(free)
-            )
-        })
     }
 
     /// Ordinary numbers, others, silence, and what shows more.
@@ -158,7 +143,7 @@ impl Runner<'_> {
     }
 
     /// All values of a program that inputs decide.
-    fn all(&self, program: &Program, inputs: &[Tensor]) -> Result<Vec<(Value, Tensor)>, String> {
+    fn all(&self, program: &Program, inputs: &[Tensor]) -> Result<Vec<(Value, Print)>, String> {
         let mut varies = vec![false; program.nodes.len()];
         let mut wanted = Vec::new();
         for (i, node) in program.nodes.iter().enumerate() {
@@ -169,20 +154,38 @@ impl Runner<'_> {
                 wanted.extend(results.map(|output| Value { node: NodeId(i as u32), output }));
             }
         }
-        let outputs = program.outputs.iter().map(|(_, v)| *v);
-        wanted.extend(outputs.filter(|v| !varies[v.node.0 as usize]));
-        let tensors = self.values(program, &wanted, inputs)?;
-        Ok(wanted.into_iter().zip(tensors).collect())
+        self.in_parts(program, wanted, inputs)
+    }
+
+    /// These values of a program, as prints and outputs need them: so many at a time as memory holds.
+    fn in_parts(
+        &self,
+        program: &Program,
+        wanted: Vec<Value>,
+        inputs: &[Tensor],
+    ) -> Result<Vec<(Value, Print)>, String> {
+        let symbols = resources::symbols_of(program, inputs);
+        let mut out = Vec::with_capacity(wanted.len());
+        let (mut part, mut bytes) = (Vec::new(), 0u64);
+        let last = wanted.len().saturating_sub(1);
+        for (i, v) in wanted.into_iter().enumerate() {
+            bytes = bytes.saturating_add(resources::size(program.ty(v), &symbols, 8));
+            part.push(v);
+            if bytes > AT_ONCE || i == last {
+                let tensors = self.values(program, &part, inputs)?;
+                out.extend(part.drain(..).zip(tensors.iter().map(print)));
+                bytes = 0;
+            }
+        }
+        Ok(out)
     }
 }
 
+/// Bytes of values that are kept at once, as 64-bit numbers.
+const AT_ONCE: u64 = 2 << 30;
+
 /// Makes the second ordinary sample another one.
 const OTHER: u64 = 0x7077;
-
-fn outputs(program: &Program, all: &[(Value, Tensor)]) -> Vec<Tensor> {
-    let known: HashMap<Value, &Tensor> = all.iter().map(|(v, t)| (*v, t)).collect();
-    program.outputs.iter().filter_map(|(_, v)| known.get(v).map(|t| (*t).clone())).collect()
-}
 
 /// As many zeros of the same type.
 fn zeros(t: &Tensor) -> Tensor {
@@ -248,9 +251,9 @@ impl Numbers {
             let mut inputs = sample.inputs.clone();
             inputs.extend(runner.values(programs[0], &wanted, &sample.inputs)?);
             let there: Vec<Value> = own.iter().map(|v| moved[v]).collect();
-            let tensors = runner.values(&program, &there, &inputs)?;
-            for (v, t) in own.iter().zip(&tensors) {
-                prints.entry(*v).or_default().push(print(t));
+            let found = runner.in_parts(&program, there, &inputs)?;
+            for (v, (_, print)) in own.iter().zip(found) {
+                prints.entry(*v).or_default().push(print);
             }
         }
         self.prints[1] = prints;
