@@ -9,7 +9,7 @@ onnxscript if they are asked for.
 
 Options: `--tools A,B` of `ort-basic`, `ort-extended`, `onnxsim`, `onnxslim`, `onnxscript`; `--planted N`, `--seed S`,
 `--most MEGABYTES` of models that changes are planted into, `--seconds S` that an answer may take, `--tool FILE`,
-`--json FILE`.
+`--give NAME='ARGUMENTS'` for a model that needs some, as `--give silero_vad='--value sr=16000'`; `--json FILE`.
 """
 
 import argparse
@@ -89,10 +89,12 @@ def with_tool(tool, source, to):
     return lines[-1][:120] if lines else f"exit code {done.returncode}"
 
 
-def asked(tool, a, b, limit):
+def asked(args, a, b):
     """The report of `explain A B`, its exit code and its seconds."""
     begin = time.monotonic()
-    command = [str(tool), "explain", str(a), str(b), "--json", "-", "-q"]
+    given = [g.split("=", 1)[1].split() for g in args.give if g.split("=", 1)[0] == called(a)]
+    command = [args.tool, "explain", str(a), str(b), "--json", "-", "-q", *sum(given, [])]
+    limit = args.seconds
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -132,7 +134,7 @@ def held(args, out):
             if why:
                 row |= {"answer": "no file", "what": why}
             else:
-                report, code, seconds, said = asked(args.tool, source, to, args.seconds)
+                report, code, seconds, said = asked(args, source, to)
                 row |= {"seconds": seconds, "code": code, "report": report}
                 row |= {"answer": report["answer"], "what": told(report)} if report else {"answer": "refused", "what": said}
             out.append(row)
@@ -184,7 +186,7 @@ def planted(args, out):
         what, nodes = changed(model, rng)
         to = args.folder / f"planted.{i}.onnx"
         onnx.save(model, to)
-        report, code, seconds, said = asked(args.tool, source, to, args.seconds)
+        report, code, seconds, said = asked(args, source, to)
         names = {n.name for n in nodes} | {o for n in nodes for o in n.output} - {""}
         regions = report["regions"] if report else []
         found = bool(report) and report["answer"] == "differ"
@@ -220,6 +222,7 @@ def main():
     parser.add_argument("--most", type=float, default=1000.0)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--tool", default=os.environ.get("MLC_REWRITE", str(TOOL)))
+    parser.add_argument("--give", action="append", default=[])
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     out = []

@@ -10,7 +10,7 @@ pub(super) struct Cone {
     pub program: Program,
     /// The class of each input.
     pub cuts: Vec<ClassId>,
-    /// The nodes of each program in it, constants included.
+    /// The nodes of each program in it that the other one has not.
     pub nodes: [Vec<NodeId>; 2],
 }
 
@@ -75,6 +75,7 @@ pub(super) fn cone(
     let expanded = expanded(values, &[a, b], depth, most)?;
     let mut made = Made {
         values,
+        roots: [a, b],
         expanded: &expanded,
         out: Cone { program: Program::default(), cuts: vec![], nodes: [vec![], vec![]] },
         of_node: HashMap::new(),
@@ -120,6 +121,7 @@ fn expanded(
 /// A cone that is being built.
 struct Made<'v, 'p> {
     values: &'v Values<'p>,
+    roots: [ClassId; 2],
     expanded: &'v BTreeSet<ClassId>,
     out: Cone,
     of_node: HashMap<(Side, NodeId), NodeId>,
@@ -173,7 +175,12 @@ impl Made<'_, '_> {
         };
         let made = self.out.program.push(Node { kind, args, ..node.clone() });
         self.of_node.insert((side, id), made);
-        self.out.nodes[side as usize].push(id);
+        let results = 0..node.types.len() as u32;
+        let mut classes =
+            results.map(|output| self.values.class_of(side, Value { node: id, output }));
+        if classes.any(|c| self.roots.contains(&c) || !self.values.class(c).is_shared()) {
+            self.out.nodes[side as usize].push(id);
+        }
         made
     }
 }
