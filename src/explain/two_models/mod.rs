@@ -26,11 +26,11 @@ use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
 use mlc_explore::Reason;
-use numbers::Runner;
+use numbers::{Numbers, Runner};
 use prove::{Proved, Prover, called};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use sweep::{Held, Place, Sweep, Swept};
+use sweep::{Held, Place, Sweep, Swept, as_built};
 use values::CommonConstants;
 
 /// What was found of two models.
@@ -145,10 +145,16 @@ pub(crate) fn compare(a: &Model, b: &Model, options: &Options) -> Result<Compari
     programs.iter_mut().for_each(|p| name_all(p, library));
     let [p, q] = &programs;
     let runner = Runner { library, options };
-    let mut numbers = runner.numbers([p, q])?;
-    let prover = Prover::new(library, options)?;
     let consts = CommonConstants::of([p, q]);
-    let swept = Sweep::new([p, q], &consts, prover, runner, &mut numbers).run()?;
+    let mut numbers = Numbers::default();
+    let swept = match as_built([p, q], &consts) {
+        Some(swept) => swept,
+        None => {
+            numbers = runner.numbers([p, q])?;
+            let prover = Prover::new(library, options)?;
+            Sweep::new([p, q], &consts, prover, runner, &mut numbers).run()?
+        }
+    };
     if let Some(why) = &numbers.none {
         notes.push(format!(
             "the models were not run: {why}; give extents with `--shape`, or values with `--value`"

@@ -39,9 +39,9 @@ struct Print {
 }
 
 /// What both programs compute on samples.
+#[derive(Default)]
 pub(super) struct Numbers {
     pub samples: Vec<Sample>,
-    pub symbols: Symbols,
     prints: [HashMap<Value, Vec<Print>>; 2],
     /// For each sample the outputs of both, as they are, without anything decided.
     pub outputs: Vec<[Vec<Tensor>; 2]>,
@@ -81,15 +81,8 @@ impl Runner<'_> {
     /// Draws samples, and runs both programs on them with all values kept.
     pub fn numbers(&self, programs: [&Program; 2]) -> Result<Numbers, Error> {
         let symbols = random_inputs::symbols(programs[0], self.library);
-        let mut numbers = Numbers {
-            samples: vec![],
-            prints: [HashMap::new(), HashMap::new()],
-            outputs: vec![],
-            none: None,
-            refused: vec![],
-            symbols,
-        };
-        for sample in self.samples(programs[0], &numbers.symbols) {
+        let mut numbers = Numbers::default();
+        for sample in self.samples(programs[0], &symbols) {
             let ran = [Side::A, Side::B].map(|side| {
                 let program = programs[side as usize];
                 Ok((self.run(program, &sample.inputs)?, self.all(program, &sample.inputs)?))

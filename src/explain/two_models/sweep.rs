@@ -60,6 +60,16 @@ pub(super) struct Swept {
     pub is_cut_short: bool,
 }
 
+/// What is found where the outputs are equal as they are built, by no law: the same operators on the same values.
+pub(super) fn as_built(programs: [&Program; 2], consts: &CommonConstants) -> Option<Swept> {
+    let mut values = Values::new(programs, consts);
+    programs[1].nodes.iter().for_each(|_| drop(values.enter(Side::B)));
+    let is_one = values.open_outputs().next().is_none();
+    let counted = values.counted();
+    let held = BTreeMap::new();
+    is_one.then_some(Swept { held, open: vec![], counted, is_cut_short: false })
+}
+
 /// A sweep under way.
 pub(super) struct Sweep<'a> {
     programs: [&'a Program; 2],

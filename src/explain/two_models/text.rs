@@ -62,6 +62,9 @@ impl Comparison {
     }
 
     fn laws_and_constants(&self, out: &mut String, most: usize) {
+        if self.laws.is_empty() && self.answer == Answer::Equal {
+            out.push_str("laws        none are needed: the same operators read the same values\n");
+        }
         if !self.laws.is_empty() {
             let law = |l: &super::UsedLaw| format!("{} ({}) {}", l.law, l.error, l.equations);
             let laws: Vec<String> = self.laws.iter().take(most).map(law).collect();
