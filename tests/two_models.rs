@@ -11,7 +11,7 @@ type Line<'a> = (&'a str, &'a [&'a str], &'a str);
 fn value(name: &str, dims: &[i64]) -> RawValueInfo {
     let dims = dims.iter().map(|&d| match d {
         ..0 => RawDim::Symbol(format!("n{}", -d)),
-        d => RawDim::Known(d),
+        d => RawDim::Known(d.unsigned_abs()),
     });
     RawValueInfo {
         name: name.into(),
