@@ -91,7 +91,7 @@ mod threads;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};
-pub use explain::{Explanation, WhyNot};
+pub use explain::{Answer, Comparison, Explanation, WhyNot};
 pub use mlc_backends::arrays::{AnyArray, ArrayError, ArrayMut, Element, Plain};
 pub use mlc_backends::ndarray;
 pub use mlc_dsl::ir::DType;

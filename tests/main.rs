@@ -27,5 +27,6 @@ mod onnx_raw;
 mod plans;
 mod shared_cases;
 mod tidy;
+mod two_models;
 mod verifier;
 mod weights;

@@ -15,6 +15,7 @@ mod numerics;
 mod regions;
 mod split;
 mod text;
+mod two_models;
 mod unmade;
 mod whynot;
 mod would_gain;
@@ -47,6 +48,11 @@ use std::sync::Arc;
 #[cfg(feature = "cli")]
 pub(crate) use text::names as first_names;
 pub use text::seconds;
+pub(crate) use two_models::compare;
+pub use two_models::{
+    Answer, ChangedConstant, Comparison, Difference, DifferingRegion, OutputDifference, RegionSide,
+    RoundedConstant, UsedLaw,
+};
 pub use unmade::Unmade;
 pub use whynot::{WhyNot, why_not};
 pub use would_gain::{Figures, GAINS, WouldGain, would_gain};

@@ -13,7 +13,9 @@ mod proof;
 mod saturation;
 
 pub use extraction::{Choice, Extracted, ExtractionError, Subprogram};
-pub use graph::lower::{Explored, PerCopyConstants, explore, explore_per_copy};
+pub use graph::lower::{
+    Explored, PerCopyConstants, explore, explore_per_copy, explore_until_equal,
+};
 pub use proof::log::{LogId, Reason};
 pub use proof::{Proof, ProofStep, Sides};
 pub use saturation::target_laws::UnusableOperators;

@@ -331,6 +331,11 @@ impl Model {
         self.info.as_ref()
     }
 
+    /// True of a text of rules, whose library has the model itself.
+    pub(crate) fn is_text(&self) -> bool {
+        self.entry.is_some()
+    }
+
     /// Laws that recognise the model itself: it is not explained by its own name.
     pub(crate) fn own_laws(&self) -> Vec<String> {
         let Some(entry) = &self.entry else { return vec![] };

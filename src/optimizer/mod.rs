@@ -256,6 +256,20 @@ impl Optimizer {
         with_room(|| self.optimized(model))
     }
 
+    /// Whether two models are equal by the laws, and if not, where they differ: what another tool made of a model is held against
+    /// it. Inputs and outputs are matched by name.
+    ///
+    /// # Errors
+    /// Rules or shapes do not fit the models; their inputs or outputs differ; one of them is a text of rules.
+    pub fn compare(&self, a: &Model, b: &Model) -> Result<explain::Comparison, Error> {
+        let read = |model: &Model| match self.reader.is_plain() {
+            true => Ok(model.clone()),
+            false => model.read_with(&self.reader),
+        };
+        let (a, b) = (read(a)?, read(b)?);
+        with_room(|| explain::compare(&a, &b, &self.options(&a)?))
+    }
+
     fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
         let mut options = self.options(&model)?;
         let is_file = self.for_file || onnx_target::is_written(&model.library, &options.target);

@@ -17,6 +17,7 @@ pub mod sized_prices;
 pub(crate) mod verified;
 mod widen;
 
+pub(crate) use laws::active_laws;
 pub use laws::{all_laws, why_off};
 pub use options::{Fp, Options, Solver};
 pub use planning::{plan, plan_as_read, plan_with, prices, target};

@@ -19,6 +19,7 @@ mod questions;
 mod small_faults;
 mod staged;
 mod turns;
+mod two_models;
 mod verbs;
 
 /// `y = relu(x + w)` with many weights, each of which is written on its own.

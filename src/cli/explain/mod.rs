@@ -2,6 +2,7 @@
 
 mod at;
 mod questions;
+mod two_models;
 
 use super::common::{Common, Findings, named};
 use super::options::model::{Tuning, library, load_for};
@@ -28,6 +29,9 @@ pub struct Args {
     /// A model, or the name of a law or operator.
     #[arg(add = ArgValueCompleter::new(completing::models_and_declarations))]
     what: String,
+    /// Another model: whether both are equal by the laws, and if not, where they differ; exit with 1 unless they are proved equal.
+    #[arg(value_name = "OTHER", conflicts_with_all = ["why_not", "at", "gains", "replay"])]
+    other: Option<PathBuf>,
     /// What the result is to run on: `standard` for ONNX models, else `cpu`.
     #[arg(long, add = ArgValueCompleter::new(completing::targets))]
     target: Option<String>,
@@ -62,6 +66,9 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
+    if args.other.is_some() {
+        return two_models::run(args);
+    }
     let path = PathBuf::from(&args.what);
     if !path.exists() && !mlc_files::is_input_stream(&path) {
         args.common.begin(&[], &[])?;

@@ -1,5 +1,6 @@
 //! What depends on constants alone.
 
 mod broadcast_constants;
+mod computed;
 pub(crate) mod evaluation;
 pub mod folding;

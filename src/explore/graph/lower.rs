@@ -62,12 +62,36 @@ pub fn explore_per_copy(
     laws: &[u32],
     limits: &Limits,
 ) -> Explored {
+    explore_towards(library, source, per_copy, laws, limits, &[])
+}
+
+/// Explores a program until each of these pairs of its values is found equal, or a limit is hit.
+pub fn explore_until_equal(
+    library: Arc<Library>,
+    source: Program,
+    laws: &[u32],
+    limits: &Limits,
+    goal: &[(Value, Value)],
+) -> Explored {
+    explore_towards(library, source, &PerCopyConstants::new(), laws, limits, goal)
+}
+
+fn explore_towards(
+    library: Arc<Library>,
+    source: Program,
+    per_copy: &PerCopyConstants,
+    laws: &[u32],
+    limits: &Limits,
+    goal: &[(Value, Value)],
+) -> Explored {
     let mut graph = Graph::new(library, source.consts.clone(), usize::MAX);
     let places = lower(&mut graph, &source, per_copy);
     graph.egg.rebuild();
     graph.seal(uses(&source, &places));
     graph.set_limit(limits.nodes.max(graph.node_count()));
-    let saturation = saturate(&mut graph, laws, limits);
+    let class = |v: &Value| places[v.node.0 as usize].0[v.output as usize];
+    let goal: Vec<(Id, Id)> = goal.iter().map(|(a, b)| (class(a), class(b))).collect();
+    let saturation = saturate(&mut graph, laws, limits, &goal);
     Explored {
         graph,
         source,

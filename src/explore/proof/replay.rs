@@ -11,7 +11,7 @@ use mlc_dsl::typing::infer::TypeError;
 use std::collections::{BTreeSet, HashMap};
 
 /// The values of terms in a program, an application's one per output.
-pub(super) type TermValues = HashMap<LogId, Vec<Value>>;
+pub(crate) type TermValues = HashMap<LogId, Vec<Value>>;
 
 impl Explored {
     /// A program over the source's inputs with two outputs per step of a proof: what was there, and what
@@ -31,7 +31,7 @@ impl Explored {
     }
 
     /// Adds terms to a program, down to those that it has already.
-    pub(super) fn built(
+    pub(crate) fn built(
         &self,
         b: &mut Builder<'_>,
         terms: impl Iterator<Item = LogId>,

@@ -53,6 +53,8 @@ pub enum Stop {
     Effort,
     /// The time limit was reached.
     Time,
+    /// What was to be found equal is equal.
+    Goal,
 }
 
 impl std::fmt::Display for Stop {
@@ -63,6 +65,7 @@ impl std::fmt::Display for Stop {
             Stop::Rounds => "round limit",
             Stop::Effort => "effort limit",
             Stop::Time => "time limit",
+            Stop::Goal => "goal reached",
         })
     }
 }
@@ -178,11 +181,14 @@ pub(super) struct PendingMatch {
     pub(super) family: bool,
 }
 
-/// Runs the laws of these indices until nothing is new or a limit is hit.
-pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation {
+/// Runs the laws of these indices until nothing is new, a limit is hit, or the classes of each pair are one.
+pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits, goal: &[(Id, Id)]) -> Saturation {
     let mut s = Saturator::new(graph, laws, limits);
     let (mut rounds, mut layouts, mut turn) = (0, 0, s.first_turn());
     let stop = loop {
+        if s.has_reached(goal) {
+            break Stop::Goal;
+        }
         if turn == Turn::All && rounds == limits.rounds {
             break Stop::Rounds;
         }
@@ -307,6 +313,12 @@ impl<'a> Saturator<'a> {
         // What a right side's constants fold to may join classes though the law itself says nothing new.
         let news = self.graph.log.steps().len() > known;
         Round { news, banned, stop: self.stop() }
+    }
+
+    /// Whether there is a goal, and it is reached.
+    fn has_reached(&self, goal: &[(Id, Id)]) -> bool {
+        let is_one = |&(a, b): &(Id, Id)| self.graph.egg.find(a) == self.graph.egg.find(b);
+        !goal.is_empty() && goal.iter().all(is_one)
     }
 
     /// The limit that is hit.
