@@ -10,7 +10,7 @@ use crate::pipeline::options::Options;
 use crate::pipeline::target;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, TargetItem};
-use mlc_dsl::pattern::is_late;
+use mlc_dsl::pattern::is_layout;
 use mlc_explore::constants::folding::fold;
 use mlc_explore::{Explored, Limits, Reason, Stop, explore_until_equal};
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ impl<'a> Prover<'a> {
     /// Saturation until the two outputs are one.
     fn explored(&self, program: &Program, rounds: u32) -> Result<Explored, Error> {
         let mut laws = active_laws(self.library, &self.target, self.options, program)?;
-        laws.retain(|&l| !is_late(&self.library.laws[l as usize]));
+        laws.retain(|&l| !is_layout(&self.library.laws[l as usize]));
         let own = &self.options.limits;
         let limits = Limits {
             nodes: own.nodes.min(NODES),
