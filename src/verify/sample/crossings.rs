@@ -84,10 +84,13 @@ fn watched(library: &Library, program: &Program) -> Vec<Watched> {
         let NodeKind::Apply(call, _) = &node.kind else { continue };
         let float = |v: &Value| program.ty(*v).dtype.is_float();
         match node.args[..] {
-            [a, b] if node.types[0].dtype == DType::Bool && float(&a) && float(&b) => {
-                if program.ty(a).shape == program.ty(b).shape && (computed(a) || computed(b)) {
-                    out.push(Watched::Operands(a, b));
-                }
+            [a, b]
+                if node.types[0].dtype == DType::Bool
+                    && [a, b].iter().all(float)
+                    && [a, b].into_iter().any(computed)
+                    && program.ty(a).shape == program.ty(b).shape =>
+            {
+                out.push(Watched::Operands(a, b));
             }
             [a] if float(&a) && computed(a) && has_steps(&library.call(*call).kind) => {
                 out.push(Watched::Steps(Value { node: NodeId(id as u32), output: 0 }));
