@@ -7,6 +7,7 @@ input are not computed anew where the operator that makes them can write in plac
 from __future__ import annotations
 
 import copy
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -121,12 +122,31 @@ def cut(functional: Any, refused: Mapping[str, str]) -> Pieces:
     stages = _worth_it(graph, here)
     if not any(stage % 2 == 0 for stage in stages.values()):
         return Pieces(module, [], copied, left)
-    whole = split_module(module, module, lambda node: stages[node], tuple_return=True)
+    whole = split_module(module, module, lambda node: stages[node])
+    _yield_tuples(whole)
     parts = [f"submod_{stage}" for stage in sorted({stage for stage in stages.values() if stage % 2 == 0})]
     for name in parts:
         _bound(whole, name)
     whole.recompile()
     return Pieces(whole, parts, copied, left)
+
+
+def _yield_tuples(whole: torch.fx.GraphModule) -> None:
+    """Makes every part yield a tuple, as those of several results do. Only newer versions of `split_module` can be asked to."""
+    for call in [n for n in whole.graph.nodes if n.op == "call_module"]:
+        part = getattr(whole, call.target)
+        (output,) = (n for n in part.graph.nodes if n.op == "output")
+        (value,) = output.args
+        if isinstance(value, (tuple, list)):
+            continue
+        output.args = ((value,),)
+        part.recompile()
+        users = list(call.users)
+        with whole.graph.inserting_after(call):
+            first = whole.graph.call_function(operator.getitem, (call, 0))
+        first.meta.update(call.meta)
+        for user in users:
+            user.replace_input_with(call, first)
 
 
 def _is_extent(node: torch.fx.Node) -> bool:
