@@ -17,6 +17,7 @@ mod steps;
 use super::regions::{KernelLine, Region, lines};
 use super::{Explanation, noted, priced, searches, told};
 use crate::error::Error;
+use crate::explain::apart::Apart;
 use crate::kernel_times::KernelTime;
 use crate::pipeline::Optimized;
 use crate::pipeline::evaluation::Evaluation;
@@ -29,7 +30,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::cost::target::{TargetPrices, VIEW};
 use mlc_onnx::RawModel;
-use planned::{Link, Planned};
+use planned::Link;
 use prices::{Kernels, Other};
 use read::LeftOut;
 use serde::Serialize;
@@ -165,8 +166,7 @@ pub fn page(
     let (old, new) = (lines(library, &before), lines(library, &after));
     let mut model = read::model_side(&o.source, library, asked.raw, &old, &new, &regions);
     let joined = laws::joined(o, library, prices);
-    let result =
-        Planned { plan: &o.plan, library, prices, target: &options.target, joined: &joined };
+    let result = Apart { plan: &o.plan, library, prices, target: &options.target, joined: &joined };
     let planned = result.side(&new, &regions, asked.measured);
     // Kernels stand behind the inputs.
     let first = o.plan.program.inputs.len();

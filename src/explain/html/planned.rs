@@ -1,7 +1,6 @@
 //! The result as it is planned: its kernels, what each takes, and why neighbours are apart.
 
 use super::drawn::Graph;
-use super::laws::Joined;
 use super::prices::{Kernels, Other, limit};
 use super::read::{short, shortened};
 use crate::explain::apart::Apart;
@@ -9,9 +8,8 @@ use crate::explain::regions::KernelLine;
 use crate::kernel_times::KernelTime;
 use crate::show;
 use mlc_dsl::ir::{NodeId, NodeKind, Type, Value};
-use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Kernel, Plan};
-use mlc_extract::cost::target::{TargetPrices, VIEW};
+use mlc_dsl::plan::Kernel;
+use mlc_extract::cost::target::VIEW;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -58,18 +56,9 @@ pub(super) struct PlannedSide {
     pub reasons: Vec<String>,
 }
 
-/// What the sides of the page are made of.
-pub(super) struct Planned<'a> {
-    pub plan: &'a Plan,
-    pub library: &'a Library,
-    pub prices: &'a TargetPrices<'a>,
-    pub target: &'a str,
-    /// The operators of the target that are defined by others.
-    pub joined: &'a [Joined],
-}
-
-impl Planned<'_> {
-    pub fn side(
+impl Apart<'_> {
+    /// The plan's side of the page.
+    pub(super) fn side(
         &self,
         lines: &[KernelLine],
         regions: &HashMap<&str, usize>,
@@ -166,18 +155,11 @@ impl Planned<'_> {
             kernel.inputs.iter().for_each(|v| *readers.entry(*v).or_default() += 1);
         }
         program.outputs.iter().for_each(|(_, v)| *readers.entry(*v).or_default() += 1);
-        let apart = Apart {
-            plan: self.plan,
-            library: self.library,
-            prices: self.prices,
-            target: self.target,
-            joined: self.joined,
-        };
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for (k, kernel) in self.plan.kernels.iter().enumerate() {
             for value in &kernel.inputs {
                 let Some(&from) = maker.get(value).filter(|f| **f != k) else { continue };
-                let why = apart.why(&self.plan.kernels[from], kernel, *value, readers[value]);
+                let why = self.why(&self.plan.kernels[from], kernel, *value, readers[value]);
                 let next = side.reasons.len();
                 let at = *known.entry(why.clone()).or_insert(next);
                 if at == next {
