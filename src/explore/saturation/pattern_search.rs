@@ -2,7 +2,6 @@
 
 use super::apply::contradicted;
 use super::search_steps::StepBudget;
-use super::subsumption::is_itself;
 use super::{ChangeTracker, PatternRunner, PendingMatch, Turn};
 use crate::Limits;
 use crate::graph::Graph;
@@ -286,4 +285,15 @@ impl Search<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// True for an operator that leaves a class as it is, as adding zero does. Nothing is computed by it, and laws of layouts would move changes of
+/// layouts past it again and again.
+fn is_itself(graph: &Graph, node: &ENode, class: Id) -> bool {
+    let Head::Apply(call, _) = node.head else { return false };
+    let own = |id: &Id| graph.egg.find(*id) == class;
+    let (own, others): (Vec<Id>, Vec<Id>) = node.args.iter().partition(|id| own(id));
+    graph.library.call(call).class == OpClass::Pointwise
+        && !own.is_empty()
+        && others.iter().all(|&id| graph.facts(id).is_constant)
 }

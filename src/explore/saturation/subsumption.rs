@@ -48,17 +48,6 @@ fn subsumed(graph: &Graph, class: Id) -> Vec<ENode> {
     gone
 }
 
-/// True for an operator that leaves a class as it is, as adding zero does. Nothing is computed by it, and laws of layouts would move changes of
-/// layouts past it again and again.
-pub(super) fn is_itself(graph: &Graph, node: &ENode, class: Id) -> bool {
-    let Head::Apply(call, _) = node.head else { return false };
-    let own = |id: &Id| graph.egg.find(*id) == class;
-    let (own, others): (Vec<Id>, Vec<Id>) = node.args.iter().partition(|id| own(id));
-    graph.library.call(call).class == OpClass::Pointwise
-        && !own.is_empty()
-        && others.iter().all(|&id| graph.facts(id).is_constant)
-}
-
 fn is_commutative(graph: &Graph, node: &ENode) -> bool {
     matches!(node.head, Head::Apply(call, _) if graph.library.call(call).commutative)
 }
