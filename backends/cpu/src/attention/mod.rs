@@ -391,7 +391,7 @@ fn product(
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
     let block =
         PackedBlock { m, n, k, rows: wide, at: first, stride, row: 0, column: 0, add, next: &[] };
-    block.product(a, RightPanels::Floats(b), &mut [], &NO_EPILOGUE, out);
+    block.product(a, &RightPanels::Floats(b), &mut [], &NO_EPILOGUE, out);
 }
 
 /// The same with a left operand that is read in place, with rows `pitch` elements apart.

@@ -14,13 +14,14 @@ simd! {
     /// Some lanes of the lines of a panel at some places, `width` elements apart. What fills up groups is zero, whatever their scales are.
     pub fn tile(w: &BlockPanels, panel: usize, places: &Range<usize>, lanes: (usize, usize), to: &mut [f32], width: usize) {
         let (lane, count) = lanes;
+        if count == LANES && w.is_plain(places) {
+            return w.lines(panel, places.clone(), |place, line| {
+                to[(place - places.start) * width..][..LANES].copy_from_slice(line);
+            });
+        }
         w.lines(panel, places.clone(), |place, line| {
-            let to = &mut to[(place - places.start) * width..];
             let line = if w.number_at(place).is_some() { line } else { &[0.0; LANES] };
-            match to.first_chunk_mut::<LANES>() {
-                Some(to) if count == LANES => *to = *line,
-                _ => to[..count].copy_from_slice(&line[lane..lane + count]),
-            }
+            to[(place - places.start) * width..][..count].copy_from_slice(&line[lane..lane + count]);
         });
     }
 }

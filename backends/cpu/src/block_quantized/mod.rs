@@ -307,7 +307,7 @@ impl BlockProduct {
             let sizes = GemmSizes { m, n, k: depth };
             let tiles = Tiles(w);
             let product =
-                |_| Product { left: Left::Plain(left), right: Right::Implicit(&tiles), at: 0 };
+                |_| Product { left: Left::Plain(left), right: Right::Strips(&tiles), at: 0 };
             gemm(cx.threads, sizes, 1, product, out, finish);
         });
     }

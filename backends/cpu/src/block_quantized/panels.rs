@@ -156,51 +156,75 @@ impl BlockPanels {
         }
     }
 
+    /// Whether a number stands at each of these places, and which it is is the place itself.
+    pub fn is_plain(&self, places: &Range<usize>) -> bool {
+        self.order.is_none() && places.end <= self.numbers
+    }
+
     /// Real numbers of sixteen rows at some places, one line of [`LANES`] each.
     #[inline(always)]
     pub fn lines(
         &self,
         panel: usize,
         places: Range<usize>,
+        line: impl FnMut(usize, &[f32; LANES]),
+    ) {
+        let adds = matches!(self.form.offset, Offset::Half | Offset::Single);
+        match (self.form.wide, adds) {
+            (false, false) => self.lines_of::<4, false>(panel, places, line),
+            (false, true) => self.lines_of::<4, true>(panel, places, line),
+            (true, false) => self.lines_of::<8, false>(panel, places, line),
+            (true, true) => self.lines_of::<8, true>(panel, places, line),
+        }
+    }
+
+    /// The same for numbers of so many bits, whose offsets are added once they are scaled, or are taken off before. Each operation is that of
+    /// the definition.
+    #[inline(always)]
+    fn lines_of<const BITS: usize, const ADDS: bool>(
+        &self,
+        panel: usize,
+        places: Range<usize>,
         mut line: impl FnMut(usize, &[f32; LANES]),
     ) {
-        let (form, panel) = (self.form, self.panel(panel));
+        let (form, panel, per) = (self.form, self.panel(panel), 32 / BITS);
         let mut place = places.start;
         while place < places.end {
-            let g = place / form.group;
-            let end = places.end.min((g + 1) * form.group);
-            let (head, data) = panel[g * form.words()..][..form.words()].split_at(form.head());
-            let by = scales(form, head);
-            // Each operation is that of the definition: one of both is zero.
-            let (less, more) = match form.offset {
-                Offset::None => ([0.0; LANES], [0.0; LANES]),
-                Offset::Same(_) | Offset::Bytes | Offset::Less => {
-                    (offsets(form, head), [0.0; LANES])
-                }
-                Offset::Half | Offset::Single => ([0.0; LANES], offsets(form, head)),
-            };
-            for place in place..end {
-                let n = match form.wide {
-                    true => number::<8>(data, place - g * form.group),
-                    false => number::<4>(data, place - g * form.group),
+            let first = place / form.group * form.group;
+            let end = places.end.min(first + form.group);
+            let (head, data) = panel[first / form.group * form.words()..].split_at(form.head());
+            let (by, offset) = (scales(form, head), offsets(form, head));
+            for (t, word) in data.as_chunks::<LANES>().0.iter().enumerate() {
+                let at = first + t * per;
+                let value = |j: usize| {
+                    let n = number::<BITS>(word, j);
+                    match ADDS {
+                        true => array(|i| n[i].mul_add(by[i], offset[i])),
+                        false => array(|i| (n[i] - offset[i]).mul_add(by[i], 0.0)),
+                    }
                 };
-                let mut values = [0.0; LANES];
-                for i in 0..LANES {
-                    values[i] = (n[i] - less[i]).mul_add(by[i], more[i]);
+                if at >= end {
+                    break;
                 }
-                line(place, &values);
+                if place <= at && at + per <= end {
+                    for j in 0..per {
+                        line(at + j, &value(j));
+                    }
+                } else {
+                    for j in place.saturating_sub(at).min(per)..per.min(end - at) {
+                        line(at + j, &value(j));
+                    }
+                }
             }
             place = end;
         }
     }
 }
 
-/// Number `at` of a group of sixteen rows.
+/// Number `j` of sixteen words.
 #[inline(always)]
-fn number<const BITS: usize>(data: &[u32], at: usize) -> [f32; LANES] {
-    let per = 32 / BITS;
-    let words = &data[at / per * LANES..][..LANES];
-    let shift = (at % per * BITS) as u32;
+fn number<const BITS: usize>(words: &[u32; LANES], j: usize) -> [f32; LANES] {
+    let shift = (j * BITS) as u32;
     match BITS {
         8 => array(|i| ((words[i] << (24 - shift)) as i32 >> 24) as f32),
         _ => array(|i| (words[i] >> shift & 15) as i32 as f32),

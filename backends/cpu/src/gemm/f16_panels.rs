@@ -2,6 +2,7 @@
 //!
 //! Never loses a bit: panels are stored so only if the type holds all of their elements exactly.
 
+use super::ImplicitColumns;
 use super::pack::Matrix;
 use crate::runtime::threads::Threads;
 use half::slice::HalfFloatSliceExt;
@@ -11,6 +12,7 @@ use mlc_vector::f16::HalfFloat;
 use mlc_vector::simd;
 use mlc_vector::simd::{VectorLevel, level};
 use mlc_vector::tile::RightOperand;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Elements of a matrix from which on reading it dominates.
@@ -84,11 +86,28 @@ simd! {
 }
 
 /// Packed right panels.
-#[derive(Clone, Copy)]
 pub enum RightPanels<'a> {
     Floats(&'a [f32]),
     F16(&'a [f16]),
     Bf16(&'a [bf16]),
+    Computed(ComputedPanels<'a>),
+}
+
+/// Right panels that are computed strip by strip.
+pub struct ComputedPanels<'a> {
+    pub columns: &'a dyn ImplicitColumns,
+    pub depth: Range<usize>,
+    pub cols: Range<usize>,
+}
+
+impl ComputedPanels<'_> {
+    /// The panels of `len` elements behind the first `at`.
+    fn strip<'s>(&self, at: usize, len: usize, scratch: &'s mut [f32]) -> RightOperand<'s> {
+        let (k, first) = (self.depth.len(), self.cols.start);
+        let cols = first + at / k..(first + (at + len) / k).min(self.cols.end);
+        self.columns.pack(self.depth.clone(), cols, &mut scratch[..len]);
+        RightOperand::Packed(&scratch[..len])
+    }
 }
 
 /// Most rows for which tiles widen on load; for more, widening once is cheaper.
@@ -97,7 +116,7 @@ const FEW_ROWS: usize = 64;
 impl<'a> RightPanels<'a> {
     /// `len` elements from `at` on for so many rows, and as many after them to prefetch. Widened elements are written to `scratch`.
     pub fn strip<'s>(
-        self,
+        &self,
         at: usize,
         len: usize,
         rows: usize,
@@ -106,7 +125,8 @@ impl<'a> RightPanels<'a> {
     where
         'a: 's,
     {
-        match self {
+        match *self {
+            RightPanels::Computed(ref panels) => (panels.strip(at, len, scratch), &[]),
             RightPanels::Floats(all) => {
                 let (strip, next) = strip(all, at, len);
                 (RightOperand::Packed(strip), next)

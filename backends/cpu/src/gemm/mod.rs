@@ -14,14 +14,14 @@ use crate::runtime::buffer::with_scratch;
 use crate::runtime::kernel::Context;
 use crate::runtime::threads::{SharedSlice, Threads};
 pub use constants::{SubMatrix, Taps};
-use f16_panels::RightPanels;
+use f16_panels::{ComputedPanels, RightPanels};
 pub use gemv::MOST_ROWS as GEMV_ROWS;
 use mlc_vector::epilogue::NO_EPILOGUE;
 pub use mlc_vector::epilogue::TileEpilogue;
 use mlc_vector::simd::{VectorLevel, level};
 use mlc_vector::tile::{self, LeftPanels, TileOutput, shape};
 pub use pack::{FilterShape, Matrix, PackedFilters, PackedLeft, PackedRight};
-use pack::{block_depth, pack_left, pack_right, right_len, wide_rows};
+use pack::{block_depth, pack_left, pack_right, right_len, wide_rows, widest_strip};
 use std::ops::Range;
 
 /// A right operand computed during packing, such as an im2col matrix.
@@ -44,8 +44,10 @@ pub enum Right<'a> {
     Plain(Matrix<'a>),
     /// Packed before.
     Packed(&'a PackedRight),
-    /// Computed block by block.
+    /// Computed block by block, once for all rows.
     Implicit(&'a dyn ImplicitColumns),
+    /// Computed strip by strip, so that it is read from the first-level cache, and again for each part of the rows.
+    Strips(&'a dyn ImplicitColumns),
 }
 
 /// One product of a batch.
@@ -184,7 +186,7 @@ pub fn gemm<'a>(
         let all_cols = cut(n, shape().cols, grid.across, part % grid.across);
         let wide = match product.right {
             // The left operand is packed again for each block of columns.
-            Right::Packed(_) => 8 * BLOCK_COLS,
+            Right::Packed(_) | Right::Strips(_) => 8 * BLOCK_COLS,
             Right::Plain(_) | Right::Implicit(_) if k < BLOCK_COLS / 4 => 2 * BLOCK_COLS,
             Right::Plain(_) | Right::Implicit(_) => BLOCK_COLS,
         };
@@ -265,6 +267,7 @@ fn run_block(
     };
     let right_len = match product.right {
         Right::Packed(p) => p.strip_len(depth),
+        Right::Strips(_) => widest_strip(depth),
         Right::Plain(_) | Right::Implicit(_) => right_len(block.cols.len(), depth),
     };
     if s.k == 0 {
@@ -282,6 +285,10 @@ fn run_block(
             // The memory holds what is packed here, or a strip of what was packed in 16 bits.
             let (b, strip) = match product.right {
                 Right::Packed(p) => (p.block(block.cols.start, depth.clone()), &mut right[..]),
+                Right::Strips(columns) => {
+                    let (depth, cols) = (depth.clone(), block.cols.clone());
+                    (RightPanels::Computed(ComputedPanels { columns, depth, cols }), &mut right[..])
+                }
                 Right::Plain(b) => {
                     pack_right(&b, depth.clone(), block.cols.clone(), right);
                     (RightPanels::Floats(right), &mut [][..])
@@ -322,7 +329,7 @@ fn run_block(
                     next,
                 };
                 let last = depth.end == s.k;
-                packed.product(a, b, strip, finish.of_tiles(last), out);
+                packed.product(a, &b, strip, finish.of_tiles(last), out);
                 if let (true, GemmEpilogue::Block(f)) = (last, finish) {
                     finish_block(product.at, s.n, &part, &block.cols, out, f);
                 }
@@ -359,7 +366,7 @@ impl PackedBlock<'_> {
     pub fn product(
         &self,
         a: &[f32],
-        b: RightPanels<'_>,
+        b: &RightPanels<'_>,
         scratch: &mut [f32],
         epilogue: &TileEpilogue<'_>,
         out: &SharedSlice<'_, f32>,

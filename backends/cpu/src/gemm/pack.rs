@@ -89,6 +89,11 @@ pub fn right_len(n: usize, depth: usize) -> usize {
     n.div_ceil(shape().cols) * shape().cols * depth
 }
 
+/// Elements of the widest strip of right panels.
+pub fn widest_strip(depth: usize) -> usize {
+    MOST_VECTORS * shape().lanes() * depth
+}
+
 /// Packs rows × depth of `a` into panels of `rows` rows; `dst` holds whole panels.
 pub fn pack_left(
     a: &Matrix<'_>,
@@ -292,7 +297,7 @@ impl PackedRight {
     pub fn strip_len(&self, depth: usize) -> usize {
         match self.stored {
             Stored::Floats(_) => 0,
-            Stored::Widened(..) => MOST_VECTORS * shape().lanes() * depth,
+            Stored::Widened(..) => widest_strip(depth),
         }
     }
 
