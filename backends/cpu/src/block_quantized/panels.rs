@@ -5,6 +5,8 @@
 
 use crate::runtime::buffer::Buffer;
 use mlc_vector::arrays::array;
+use mlc_vector::simd::prefetch;
+use mlc_vector::tile::shape;
 use std::ops::Range;
 
 /// Rows side by side.
@@ -161,7 +163,8 @@ impl BlockPanels {
         self.order.is_none() && places.end <= self.numbers
     }
 
-    /// Real numbers of sixteen rows at some places, one line of [`LANES`] each.
+    /// Real numbers of sixteen rows at some places, one line of [`LANES`] each. Fetches the same places of the panels of the next tile, since
+    /// tiles are computed one beside the other.
     #[inline(always)]
     pub fn lines(
         &self,
@@ -188,12 +191,14 @@ impl BlockPanels {
         mut line: impl FnMut(usize, &[f32; LANES]),
     ) {
         let (form, panel, per) = (self.form, self.panel(panel), 32 / BITS);
+        let next_tile = panel.len() * shape().cols.div_ceil(LANES);
         let mut place = places.start;
         while place < places.end {
             let first = place / form.group * form.group;
             let end = places.end.min(first + form.group);
             let (head, data) = panel[first / form.group * form.words()..].split_at(form.head());
             let (by, offset) = (scales(form, head), offsets(form, head));
+            prefetch(head, next_tile);
             for (t, word) in data.as_chunks::<LANES>().0.iter().enumerate() {
                 let at = first + t * per;
                 let value = |j: usize| {
@@ -206,6 +211,7 @@ impl BlockPanels {
                 if at >= end {
                     break;
                 }
+                prefetch(word, next_tile);
                 if place <= at && at + per <= end {
                     for j in 0..per {
                         line(at + j, &value(j));
