@@ -1,7 +1,7 @@
 //! Products of few rows with block-quantised weights: bandwidth-bound, so packed words are streamed once, with prefetching.
 //!
-//! A number is converted to f32 at its position in the word, and the factors are scaled down to match. Groups are summed separately, even and odd
-//! positions apart, then scaled; the number of rows computed together changes no bit. A non-finite intermediate makes a non-finite result, which
+//! A number is converted to f32 at its position in the word, and the factors are scaled down to match. Groups are summed separately, positions
+//! modulo four apart, then scaled; the number of rows computed together changes no bit. A non-finite intermediate makes a non-finite result, which
 //! need not be the one of single numbers.
 
 use super::panels::{Form, LANES, Offset, offsets, scales};
@@ -83,51 +83,75 @@ fn numbers<const BITS: usize>(w: &[u32; LANES], j: usize) -> [f32; LANES] {
     }
 }
 
-// Loops count: iterators over arrays of arrays are not unrolled, and what stays in memory is not computed in vectors.
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "as said above")]
 fn sums_of<const BITS: usize, const M: usize>(s: &Strip<'_>, out: &mut [f32]) {
-    let (form, per) = (s.form, 32 / BITS);
-    let (size, head, words) = (form.words(), form.head(), form.group / per);
-    let depth = s.factors.lines.len() / M;
-    let groups = depth / form.group;
+    let (form, groups) = (s.form, s.factors.lines.len() / M / s.form.group);
+    let (size, depth) = (form.words(), groups * form.group);
     let panel = &s.panel[..groups * size];
     let lines: [&[f32]; M] = array(|r| &s.factors.lines[r * depth..][..depth]);
     let totals: [&[f32]; M] = array(|r| &s.factors.sums[r * groups..][..groups]);
     let mut sums = [[0f32; LANES]; M];
     for g in 0..groups {
         let at = &panel[g * size..][..size];
+        let (head, words) = at.split_at(form.head());
         let x: [&[f32]; M] = array(|r| &lines[r][g * form.group..][..form.group]);
-        let (mut even, mut odd) = ([[0f32; LANES]; M], [[0f32; LANES]; M]);
-        prefetch(at, AHEAD);
-        for t in 0..words {
-            let w = &at[head + t * LANES..];
-            prefetch(w, AHEAD);
-            let w: &[u32; LANES] = w.first_chunk().expect("sixteen words");
-            let x: [&[f32]; M] = array(|r| &x[r][t * per..][..per]);
-            for j in (0..per).step_by(2) {
-                let (n, m) = (numbers::<BITS>(w, j), numbers::<BITS>(w, j + 1));
-                for r in 0..M {
-                    let (b, c) = (x[r][j], x[r][j + 1]);
-                    for i in 0..LANES {
-                        even[r][i] = n[i].mul_add(b, even[r][i]);
-                    }
-                    for i in 0..LANES {
-                        odd[r][i] = m[i].mul_add(c, odd[r][i]);
-                    }
-                }
-            }
-        }
+        prefetch(head, AHEAD);
+        let of_group = group::<BITS, M>(words, x);
         let (by, o) = (scales(form, at), offsets(form, at));
         for r in 0..M {
-            for i in 0..LANES {
-                even[r][i] += odd[r][i];
-            }
-            add(form.offset, &mut sums[r], &even[r], &by, &o, totals[r][g]);
+            add(form.offset, &mut sums[r], &of_group[r], &by, &o, totals[r][g]);
         }
     }
     for r in 0..M {
         out[r * LANES..][..LANES].copy_from_slice(&sums[r]);
+    }
+}
+
+/// The sums of a group for each row: four for every number of a panel, by its position modulo four, so that fused multiply-adds need not wait for each
+/// other. Two rows take two at a time, since there are registers for no more.
+#[inline(always)]
+fn group<const BITS: usize, const M: usize>(words: &[u32], x: [&[f32]; M]) -> [[f32; LANES]; M] {
+    let mut sums = [[[0f32; LANES]; 4]; M];
+    match M {
+        1 => positions::<BITS, M, 0, 4>(words, x, &mut sums),
+        _ => {
+            positions::<BITS, M, 0, 2>(words, x, &mut sums);
+            positions::<BITS, M, 2, 4>(words, x, &mut sums);
+        }
+    }
+    array(|r| {
+        let [a, b, c, d] = &sums[r];
+        array(|i| (a[i] + c[i]) + (b[i] + d[i]))
+    })
+}
+
+/// Adds the products at the positions `FROM..TO` modulo four.
+// Loops count: iterators over arrays of arrays are not unrolled, and what stays in memory is not computed in vectors.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "as said above")]
+fn positions<const BITS: usize, const M: usize, const FROM: usize, const TO: usize>(
+    words: &[u32],
+    x: [&[f32]; M],
+    sums: &mut [[[f32; LANES]; 4]; M],
+) {
+    let per = 32 / BITS;
+    for (t, w) in words.as_chunks::<LANES>().0.iter().enumerate() {
+        if FROM == 0 {
+            prefetch(w, AHEAD);
+        }
+        let x: [&[f32]; M] = array(|r| &x[r][t * per..][..per]);
+        for j in 0..per {
+            if (FROM..TO).contains(&(j % 4)) {
+                let n = numbers::<BITS>(w, j);
+                for r in 0..M {
+                    let b = x[r][j];
+                    let sum = &mut sums[r][j % 4];
+                    for i in 0..LANES {
+                        sum[i] = n[i].mul_add(b, sum[i]);
+                    }
+                }
+            }
+        }
     }
 }
 
