@@ -27,7 +27,7 @@ impl Resolver<'_> {
             let result = |(v, d): (Value, DType)| (Some(v), d, shape.clone());
             let outputs: Vec<_> = wanted.into_iter().zip(dtypes).map(result).collect();
             let map = Map::new(fused, shape.iter().product());
-            return self.define_values(Box::new(map), inputs, &outputs, None, &self.name(last));
+            return self.define_values(Box::new(map), inputs, &outputs, None, last);
         }
         match nodes {
             [id] => self.fall_back(*id),

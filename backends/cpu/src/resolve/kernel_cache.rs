@@ -2,7 +2,7 @@
 //! kernel, whatever the other extents of the program.
 
 use crate::runtime::kernel::{Epilogue, Kernel};
-use mlc_dsl::ir::{DType, Extent, Tensor, Value};
+use mlc_dsl::ir::{DType, Extent, NodeId, Tensor, Value};
 use mlc_dsl::layout::Layout;
 use mlc_dsl::plan::PlannedBuffer;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -93,7 +93,7 @@ impl Location {
 
 /// One kernel and what it reads and writes.
 pub struct Pass {
-    pub kernel: Box<dyn Kernel>,
+    pub kernel: Arc<dyn Kernel>,
     /// Its inputs, then the epilogue's.
     pub inputs: Vec<Location>,
     /// How many of them are the kernel's own.
@@ -101,9 +101,9 @@ pub struct Pass {
     /// The buffers it writes.
     pub outputs: Vec<BufferId>,
     /// The pointwise program applied to the result.
-    pub epilogue: Option<Epilogue>,
-    /// The operator and the imported node, for messages.
-    pub name: String,
+    pub epilogue: Option<Arc<Epilogue>>,
+    /// What it computes, for messages.
+    pub node: NodeId,
 }
 
 /// A kernel of the plan, lowered to passes.
@@ -120,12 +120,26 @@ pub struct PreparedKernel {
     pub learned: Vec<(Extent, i64)>,
     /// Bytes of the constants folded for it.
     pub constants: u64,
+    /// Nothing but operands, symbols and buffers decided what it is.
+    pub renames: bool,
 }
 
 /// Approximate bytes of a pass.
 const PASS: u64 = 1 << 10;
 
 impl PreparedKernel {
+    /// Whether passes read and write the same, as far as can be seen.
+    pub fn is_like(&self, other: &PreparedKernel) -> bool {
+        let reads = |k: &PreparedKernel| k.passes.iter().flat_map(|p| p.inputs.clone()).collect();
+        let writes = |k: &PreparedKernel| k.passes.iter().flat_map(|p| p.outputs.clone()).collect();
+        let (own, others): (Vec<Location>, Vec<Location>) = (reads(self), reads(other));
+        let (to, to_others): (Vec<BufferId>, Vec<BufferId>) = (writes(self), writes(other));
+        own == others
+            && to == to_others
+            && self.passes.iter().map(|p| p.node).eq(other.passes.iter().map(|p| p.node))
+            && (&self.workspace, &self.places) == (&other.workspace, &other.places)
+    }
+
     /// Approximate bytes that it holds.
     pub fn bytes(&self) -> u64 {
         self.constants.saturating_add(PASS * self.passes.len() as u64)
@@ -145,9 +159,9 @@ pub struct KernelKeyRef<'a> {
 /// An owned [`KernelKeyRef`].
 pub struct KernelKey {
     fingerprint: u64,
-    symbols: Vec<Option<i64>>,
-    reads: Vec<Location>,
-    planned: Vec<(Value, u64)>,
+    pub symbols: Vec<Option<i64>>,
+    pub reads: Vec<Location>,
+    pub planned: Vec<(Value, u64)>,
 }
 
 /// What a kernel depends on of a buffer: not its address.
@@ -196,7 +210,7 @@ struct KernelVariants {
 }
 
 struct CachedKernel {
-    key: KernelKey,
+    key: Arc<KernelKey>,
     prepared: Weak<PreparedKernel>,
     /// The same, if it is kept even when unused.
     _kept: Option<Arc<PreparedKernel>>,
@@ -214,7 +228,7 @@ impl KernelCache {
     }
 
     /// Adds a kernel, weakly unless it `lasts`.
-    pub fn add(&self, prepared: &Arc<PreparedKernel>, key: KernelKey, lasts: bool) {
+    pub fn add(&self, prepared: &Arc<PreparedKernel>, key: Arc<KernelKey>, lasts: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= prepared.kernel {
             all.resize_with(prepared.kernel + 1, KernelVariants::default);

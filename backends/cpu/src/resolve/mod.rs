@@ -28,11 +28,13 @@ mod incremental;
 mod kernel_cache;
 mod link;
 mod passes;
+mod renamed;
 mod rooms;
 
 use kernel_cache::KernelKeyRef;
 pub use kernel_cache::{BufferId, KernelCache, Location, Pass, PreparedKernel, Storage};
 pub use link::{PlacedBuffer, ResolvedPlan};
+use renamed::Prepared;
 
 /// What resolving needs besides extents.
 #[derive(Clone, Copy)]
@@ -82,8 +84,10 @@ pub struct Resolver<'a> {
     draft: Draft<'a>,
     /// Bytes allocated by constant folding.
     taken: u64,
-    /// How many kernels were not in the cache.
+    /// How many kernels were prepared.
     fresh: usize,
+    /// Those that others of their class are.
+    repeats: FxHashMap<usize, Prepared>,
 }
 
 /// A kernel being prepared.
@@ -96,6 +100,8 @@ struct Draft<'a> {
     workspace: Vec<usize>,
     learned: Vec<(Extent, i64)>,
     constants: u64,
+    /// What is no operand decided what it is.
+    is_unique: bool,
 }
 
 /// An operator with its arguments and the attributes' values.
@@ -111,7 +117,8 @@ type Output = (Option<Value>, DType, PerAxis<usize>);
 impl<'a> Resolver<'a> {
     fn new(cx: ResolveContext<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
         let (places, draft) = (FxHashMap::default(), Draft::default());
-        Resolver { cx, plan, symbols, places, others: None, draft, taken: 0, fresh: 0 }
+        let repeats = FxHashMap::default();
+        Resolver { cx, plan, symbols, places, others: None, draft, taken: 0, fresh: 0, repeats }
     }
 
     /// Resolves the whole program in the plan's memory; also returns the symbols bound meanwhile. With `inputs`, computes everything
@@ -139,7 +146,7 @@ impl<'a> Resolver<'a> {
         let place = self.aligned(self.place(v)?.clone());
         match place.layout.is_whole() || place.constant().is_none() {
             true => Ok(place),
-            false => self.copied(&place, None, "output"),
+            false => self.copied(&place, None, v.node),
         }
     }
 
@@ -159,24 +166,52 @@ impl<'a> Resolver<'a> {
             known.learned.iter().for_each(|(e, n)| self.symbols.learn(e, *n));
             return Ok(known);
         }
-        let key = key_ref.key();
-        self.draft = Draft { kernel, planned, ..Draft::default() };
-        self.group(group)?;
-        self.fresh += 1;
-        let Draft { passes, workspace, learned, constants, .. } = std::mem::take(&mut self.draft);
-        let mut places = Vec::with_capacity(group.outputs.len());
-        for &v in &group.outputs {
-            places.push((v, self.place(v)?.clone()));
-        }
+        let key = Arc::new(key_ref.key());
+        let renamed = self.renamed(kernel, group, &key_ref).filter(|_| !given);
+        let prepared = match renamed {
+            Some(own) => {
+                let is_like = |other: PreparedKernel| own.is_like(&other);
+                debug_assert!(self.prepare(kernel, planned, group).is_ok_and(is_like));
+                self.places.extend(own.places.iter().cloned());
+                Arc::new(own)
+            }
+            None => {
+                self.fresh += 1;
+                let own = Arc::new(self.prepare(kernel, planned, group)?);
+                if let Some(repeat) = group.repeat.as_ref().filter(|_| own.renames && !given) {
+                    let known = Prepared { key: key.clone(), kernel: own.clone() };
+                    self.repeats.insert(repeat.class, known);
+                }
+                own
+            }
+        };
         if group.lasts {
-            places.iter().filter_map(|(_, l)| l.constant()).for_each(|t| self.cx.weights.keep(t));
+            let places = prepared.places.iter();
+            places.filter_map(|(_, l)| l.constant()).for_each(|t| self.cx.weights.keep(t));
         }
-        let prepared = PreparedKernel { kernel, passes, workspace, places, learned, constants };
-        let prepared = Arc::new(prepared);
         if !given || group.lasts {
             self.cx.cache.add(&prepared, key, group.lasts);
         }
         Ok(prepared)
+    }
+
+    /// Prepares a kernel, and notes where its results are.
+    fn prepare(
+        &mut self,
+        kernel: usize,
+        planned: &'a [PlannedBuffer],
+        group: &Group,
+    ) -> Result<PreparedKernel, BackendError> {
+        self.draft = Draft { kernel, planned, ..Draft::default() };
+        self.group(group)?;
+        let Draft { passes, workspace, learned, constants, is_unique, .. } =
+            std::mem::take(&mut self.draft);
+        let mut places = Vec::with_capacity(group.outputs.len());
+        for &v in &group.outputs {
+            places.push((v, self.place(v)?.clone()));
+        }
+        let renames = !is_unique && learned.is_empty();
+        Ok(PreparedKernel { kernel, passes, workspace, places, learned, constants, renames })
     }
 
     /// The same location; a constant is aligned for its elements.
@@ -234,11 +269,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn name(&self, node: NodeId) -> String {
-        let op = self.cx.library.node_name(&self.cx.graph.program, node);
-        match self.cx.graph.program.node(node).origin.as_str() {
-            "" => op,
-            origin => format!("{op} ({origin})"),
-        }
+        self.cx.graph.name(self.cx.library, node)
     }
 
     fn fail(&self, node: NodeId, reason: impl Into<String>) -> BackendError {
@@ -316,12 +347,12 @@ impl<'a> Resolver<'a> {
                 let seen = Location { layout, ..from };
                 let named = group.named.get(&value);
                 match named.is_some_and(|v| self.draft.planned.iter().any(|p| p.value == *v)) {
-                    true => self.copied(&seen, Some(value), &self.name(id))?,
+                    true => self.copied(&seen, Some(value), id)?,
                     false => seen,
                 }
             }
             Viewed::NeedsCopy => {
-                let dense = self.copied(&from, Some(value), &self.name(id))?;
+                let dense = self.copied(&from, Some(value), id)?;
                 Location { layout: Layout::dense(&shape), ..dense }
             }
             Viewed::Declined => return Ok(false),
@@ -335,7 +366,7 @@ impl<'a> Resolver<'a> {
         &mut self,
         from: &Location,
         value: Option<Value>,
-        name: &str,
+        node: NodeId,
     ) -> Result<Location, BackendError> {
         let shape = from.layout.shape.clone();
         let kernel =
@@ -344,7 +375,7 @@ impl<'a> Resolver<'a> {
                 what: format!("a view of {} axes", from.layout.rank()),
             })?;
         let outputs = [(value, from.dtype, shape)];
-        let places = self.add_pass(Box::new(kernel), vec![from.clone()], &outputs, None, name)?;
+        let places = self.add_pass(Box::new(kernel), vec![from.clone()], &outputs, None, node)?;
         places.into_iter().next().ok_or_else(|| broken("a copy without a result"))
     }
 
@@ -413,7 +444,6 @@ impl<'a> Resolver<'a> {
         anchor: NodeId,
         group: &Group,
     ) -> Result<(), BackendError> {
-        let name = self.name(anchor);
         let result = Value { node: anchor, output: 0 };
         let shape = &outputs[0].2;
         let constant = args.iter().all(|a| a.constant().is_some());
@@ -428,10 +458,10 @@ impl<'a> Resolver<'a> {
         {
             let inputs = args.into_iter().chain(extra).collect();
             let outputs = [(Some(*last), dtypes[0], shape.clone())];
-            self.define_values(kernel, inputs, &outputs, Some(Epilogue { fused }), &name)?;
+            self.define_values(kernel, inputs, &outputs, Some(Epilogue { fused }), anchor)?;
             return Ok(());
         }
-        self.define_values(kernel, args, outputs, None, &name)?;
+        self.define_values(kernel, args, outputs, None, anchor)?;
         self.pointwise(&group.epilogue, &group.outputs)
     }
 
@@ -442,9 +472,9 @@ impl<'a> Resolver<'a> {
         inputs: Vec<Location>,
         outputs: &[Output],
         epilogue: Option<Epilogue>,
-        name: &str,
+        node: NodeId,
     ) -> Result<(), BackendError> {
-        let places = self.add_pass(kernel, inputs, outputs, epilogue, name)?;
+        let places = self.add_pass(kernel, inputs, outputs, epilogue, node)?;
         let names = outputs.iter().map(|o| o.0).zip(places);
         self.places.extend(names.filter_map(|(v, p)| Some((v?, p))));
         Ok(())
@@ -489,8 +519,8 @@ impl<'a> Resolver<'a> {
         if factory(&spec).is_none() && half_precision::make(factory, &spec).is_none() {
             return Ok(None);
         }
-        for p in places.iter_mut().filter(|p| !p.layout.is_dense()) {
-            *p = self.copied(p, None, "copy")?;
+        for (p, v) in places.iter_mut().zip(args).filter(|(p, _)| !p.layout.is_dense()) {
+            *p = self.copied(p, None, v.node)?;
         }
         let operands = self.operands(&places);
         let spec = self.kernel_spec(attrs, &operands, outputs, read);

@@ -13,6 +13,7 @@ use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::layout::Layout;
 use mlc_dsl::plan::Alive;
+use std::sync::Arc;
 
 impl Resolver<'_> {
     /// Interprets a node, which also finds shapes that depend on data.
@@ -33,7 +34,6 @@ impl Resolver<'_> {
             &self.symbols,
             self.cx.library,
         )?;
-        let name = self.name(id);
         if let Some(outputs) = outputs {
             let kernel: Box<dyn Kernel> = match as_row_copy(&kernel, &args, &outputs) {
                 Some(lines) => Box::new(lines),
@@ -42,16 +42,10 @@ impl Resolver<'_> {
                 None => {
                     let alive: Vec<_> = outputs.iter().map(|o| self.live_steps(o)).collect();
                     let kernel = self.compile_meaning(id, kernel, &args, &outputs, &alive);
-                    return self.define_values(
-                        kernel,
-                        args,
-                        &self.live_outputs(outputs),
-                        None,
-                        &name,
-                    );
+                    return self.define_values(kernel, args, &self.live_outputs(outputs), None, id);
                 }
             };
-            return self.define_values(kernel, args, &outputs, None, &name);
+            return self.define_values(kernel, args, &outputs, None, id);
         }
         let views = self
             .constants(&args)
@@ -121,12 +115,12 @@ impl Resolver<'_> {
     }
 
     /// Accounts for bytes allocated by constant folding.
-    fn account(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
+    fn account(&mut self, bytes: u64, node: NodeId) -> Result<(), BackendError> {
         self.taken = self.taken.saturating_add(bytes);
         // What is allocated is missing from what the machine has free.
         let needed = if self.cx.memory.is_some() { self.taken } else { bytes };
         check_memory(needed, self.cx.memory).map_err(|limit| BackendError::Memory {
-            op: name.into(),
+            op: self.name(node),
             what: "its results, computed before the run,".into(),
             bytes: needed,
             limit,
@@ -157,7 +151,7 @@ impl Resolver<'_> {
         inputs: Vec<Location>,
         outputs: &[Output],
         epilogue: Option<Epilogue>,
-        name: &str,
+        node: NodeId,
     ) -> Result<Vec<Location>, BackendError> {
         let place = |storage, (_, dtype, shape): &Output| Location {
             dtype: *dtype,
@@ -167,13 +161,15 @@ impl Resolver<'_> {
         let own = inputs.len() - epilogue.as_ref().map_or(0, |t| t.fused.input_count() - 1);
         let mut sizes = Vec::with_capacity(outputs.len());
         for (_, dtype, shape) in outputs {
-            sizes.push(size(*dtype, shape, name)?);
+            sizes.push(size(*dtype, shape).ok_or_else(|| {
+                self.fail(node, format!("a result of shape {shape:?} is too large"))
+            })?);
         }
         if epilogue.is_none() && inputs.iter().all(|p| p.constant().is_some()) {
             let inputs: Vec<Location> = inputs.into_iter().map(|p| self.aligned(p)).collect();
             let bytes = sizes.iter().fold(kernel.scratch(), |n, &b| n.saturating_add(b as u64));
-            self.account(bytes, name)?;
-            let tensors = self.run_on_constants(&*kernel, &inputs, outputs, &sizes, name)?;
+            self.account(bytes, node)?;
+            let tensors = self.run_on_constants(&*kernel, &inputs, outputs, &sizes, node)?;
             let kept = tensors.into_iter().map(|t| self.constant(t)).collect::<Vec<_>>();
             return Ok(kept.into_iter().zip(outputs).map(|(c, o)| place(c, o)).collect());
         }
@@ -184,7 +180,6 @@ impl Resolver<'_> {
             written.push(t);
             places.push(place(Storage::Buffer(t), o));
         }
-        let name = name.to_string();
         let held = |(i, place): (usize, Location)| match place.constant() {
             Some(_) if i < own && !kernel.reads(i) => {
                 Location { storage: Storage::Unread, ..place }
@@ -193,7 +188,8 @@ impl Resolver<'_> {
             _ => self.aligned(place),
         };
         let inputs = inputs.into_iter().enumerate().map(held).collect();
-        self.draft.passes.push(Pass { kernel, inputs, own, outputs: written, epilogue, name });
+        let (kernel, epilogue) = (kernel.into(), epilogue.map(Arc::new));
+        self.draft.passes.push(Pass { kernel, inputs, own, outputs: written, epilogue, node });
         Ok(places)
     }
 
@@ -204,9 +200,9 @@ impl Resolver<'_> {
         inputs: &[Location],
         outputs: &[Output],
         sizes: &[usize],
-        name: &str,
+        node: NodeId,
     ) -> Result<Vec<Tensor>, BackendError> {
-        let fail = |reason| BackendError::Operator { op: name.into(), reason };
+        let fail = |reason: String| self.fail(node, reason);
         let views = self.constants(inputs).unwrap_or_default();
         let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
         let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
@@ -221,13 +217,10 @@ impl Resolver<'_> {
 }
 
 /// Bytes of a result.
-fn size(dtype: DType, shape: &[usize], name: &str) -> Result<usize, BackendError> {
+fn size(dtype: DType, shape: &[usize]) -> Option<usize> {
     let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
     let bytes = if shape.contains(&0) { Some(0) } else { bytes };
-    bytes.filter(|&b| b <= isize::MAX as usize).ok_or_else(|| BackendError::Operator {
-        op: name.into(),
-        reason: format!("a result of shape {shape:?} is too large"),
-    })
+    bytes.filter(|&b| b <= isize::MAX as usize)
 }
 
 /// An operator that only moves its operand's elements, at indices that depend on no data, as a copy.

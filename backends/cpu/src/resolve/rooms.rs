@@ -10,6 +10,7 @@ use mlc_dsl::ir::{NodeId, Value};
 use mlc_dsl::layout::strided_views::{self, Viewed};
 use mlc_dsl::layout::{Layout, PerAxis};
 use mlc_dsl::plan::Room;
+use std::sync::Arc;
 
 impl Resolver<'_> {
     /// The number of the room that an input has.
@@ -54,7 +55,7 @@ impl Resolver<'_> {
         };
         let to: Option<Vec<Layout>> = to.into_iter().map(place).collect();
         let dtype = first.dtype;
-        let kernel = Box::new(Append { dtype, to: to.ok_or_else(unlike)? });
+        let kernel = Arc::new(Append { dtype, to: to.ok_or_else(unlike)? });
         self.push_append(kernel, parts, at, anchor);
         let storage = Storage::Buffer(at);
         self.places.insert(value, Location { dtype, layout: grown, storage });
@@ -92,14 +93,15 @@ impl Resolver<'_> {
         if root.storage != seen.storage || root.layout.is_dense() {
             return Ok(seen.clone());
         }
-        let dense = self.copied(&root, None, "copy")?;
+        self.draft.is_unique = true;
+        let dense = self.copied(&root, None, v.node)?;
         let mut layout = dense.layout.clone();
         for (view, node) in views.into_iter().rev() {
             let shape = self.symbols.shape(&program.node(node).types[0]).map(|(_, shape)| shape);
             let shape = shape.ok_or_else(|| broken("a view without a shape"))?;
             layout = match strided_views::apply(view, &layout, &self.attrs(node), &shape) {
                 Viewed::Layout(layout) => layout,
-                Viewed::NeedsCopy | Viewed::Declined => return self.copied(seen, None, "copy"),
+                Viewed::NeedsCopy | Viewed::Declined => return self.copied(seen, None, node),
             };
         }
         Ok(Location { layout, ..dense })
@@ -107,14 +109,14 @@ impl Resolver<'_> {
 
     fn push_append(
         &mut self,
-        kernel: Box<Append>,
+        kernel: Arc<Append>,
         parts: Vec<Location>,
         at: BufferId,
         anchor: NodeId,
     ) {
         let own = parts.len();
         let inputs = parts.into_iter().map(|p| self.aligned(p)).collect();
-        let (name, outputs) = (self.name(anchor), vec![at]);
-        self.draft.passes.push(Pass { kernel, inputs, own, outputs, epilogue: None, name });
+        let (node, outputs) = (anchor, vec![at]);
+        self.draft.passes.push(Pass { kernel, inputs, own, outputs, epilogue: None, node });
     }
 }

@@ -21,7 +21,7 @@ use kernel::{Context, TensorView};
 use mlc_backends::state::{State, Step};
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
-use mlc_dsl::ir::{Tensor, Value};
+use mlc_dsl::ir::{NodeId, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, MemoryAt, Plan, PlannedBuffer, Room};
 use results::{ResultMemory, RunIo, leaf_tensor};
@@ -106,6 +106,9 @@ pub struct RunnablePlan {
     pub(super) results: Arc<BufferPool>,
 }
 
+/// What a node is called in messages.
+type NodeName<'a> = &'a dyn Fn(NodeId) -> String;
+
 /// The memory of a run, reused by later ones.
 #[derive(Default)]
 struct Workspace {
@@ -160,6 +163,11 @@ impl CompiledPlan {
             }
         }
         Ok(compiled)
+    }
+
+    /// What nodes are called in messages.
+    fn names(&self) -> impl Fn(NodeId) -> String {
+        |node| self.graph.name(&self.library, node)
     }
 
     fn resolve_context(&self) -> ResolveContext<'_> {
@@ -308,7 +316,7 @@ impl CompiledPlan {
         };
         let passes = ready.resolved.steps().flat_map(|s| &s.passes);
         let by_it = passes.filter(|p| p.kernel.is_interpreted());
-        Ok(by_it.map(|p| p.name.clone()).collect())
+        Ok(by_it.map(|p| self.graph.name(&self.library, p.node)).collect())
     }
 
     /// The runnable plan for these extents, from the cache or new.
@@ -323,7 +331,12 @@ impl CompiledPlan {
             }
         }
         let resolved = self.resolve_for(extents)?;
-        let fresh = Arc::new(RunnablePlan::new(resolved, self.memory, self.results.clone())?);
+        let fresh = Arc::new(RunnablePlan::new(
+            resolved,
+            self.memory,
+            self.results.clone(),
+            &self.names(),
+        )?);
         let mut all = lock();
         if !extents.rooms.is_empty() {
             // Streams do not come back to where they were.
@@ -361,7 +374,7 @@ impl CompiledPlan {
     ) -> Result<Vec<Tensor>, BackendError> {
         let free = || self.free.lock().unwrap_or_else(|e| e.into_inner());
         let mut work = free().pop().unwrap_or_default();
-        let out = self.threads.enter(|| ready.run(&self.threads, io, &mut work));
+        let out = self.threads.enter(|| ready.run(&self.threads, io, &mut work, &self.names()));
         free().push(work);
         out
     }
@@ -423,6 +436,7 @@ impl RunnablePlan {
         resolved: Arc<ResolvedPlan>,
         memory: Option<u64>,
         pool: Arc<BufferPool>,
+        name: NodeName<'_>,
     ) -> Result<RunnablePlan, BackendError> {
         let part = |t: &PlacedBuffer| match t.home {
             Home::Arena(at) => Some((at as usize, t.bytes)),
@@ -445,7 +459,7 @@ impl RunnablePlan {
                 let outputs = p.outputs.iter().map(bytes);
                 outputs.fold(p.kernel.scratch(), u64::saturating_add)
             };
-            let op = passes().max_by_key(size).map_or("", |p| p.name.as_str()).into();
+            let op = passes().max_by_key(size).map_or_else(String::new, |p| name(p.node));
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
@@ -458,6 +472,7 @@ impl RunnablePlan {
         threads: &Threads,
         io: &mut RunIo<'_, '_>,
         work: &mut Workspace,
+        name: NodeName<'_>,
     ) -> Result<Vec<Tensor>, BackendError> {
         work.block.grow(self.resolved.block as usize);
         let mut results: Vec<Option<ResultMemory<'_>>> =
@@ -473,6 +488,7 @@ impl RunnablePlan {
         let (inputs, watch) = (io.inputs, io.watch.take());
         let buffers = RunBuffers { block, results: &mut results, lists };
         let done = self.steps(threads, inputs, buffers, &mut fresh, watch);
+        let done = done.map_err(|(node, reason)| BackendError::Operator { op: name(node), reason });
         let out = done.and_then(|()| self.outputs(threads, io, &mut results));
         for t in rooms.take(self.resolved.rooms.len()) {
             if let Some(ResultMemory::Lease(lease)) = results[t].take() {
@@ -490,7 +506,7 @@ impl RunnablePlan {
         buffers: RunBuffers<'_, 'm>,
         fresh: &mut Fresh<'m>,
         mut watch: Option<&mut Vec<f64>>,
-    ) -> Result<(), BackendError> {
+    ) -> Result<(), (NodeId, String)> {
         let RunBuffers { block, results, lists } = buffers;
         for step in self.resolved.steps() {
             let start = watch.as_ref().map(|_| Instant::now());
@@ -499,7 +515,7 @@ impl RunnablePlan {
                 let done = self.run_pass(pass, threads, inputs, buffers, fresh);
                 // Memory that was written goes back also after an error: it may be an input's.
                 fresh.drain(..).for_each(|(t, held)| results[t] = Some(held));
-                done.map_err(|reason| BackendError::Operator { op: pass.name.clone(), reason })?;
+                done.map_err(|reason| (pass.node, reason))?;
             }
             if let (Some(times), Some(start)) = (&mut watch, start) {
                 times.push(start.elapsed().as_secs_f64());
@@ -563,7 +579,7 @@ impl RunnablePlan {
             };
             outs.extend(next);
         }
-        let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
+        let epilogue = pass.epilogue.as_deref().map(|t| (t, extra.as_slice()));
         pass.kernel.run(&Context { threads, epilogue }, &views, &mut outs)?;
         let (views, extra, outs) = (recycled(views), recycled(extra), recycled(outs));
         *lists = Lists { lent: lent.recycled(), views, extra, outs };

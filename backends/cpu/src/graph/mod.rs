@@ -2,7 +2,7 @@
 //!
 //! Nodes that a plan computes in several kernels are separate nodes here.
 
-use super::registry::{Implementation, Takes, implementation};
+use crate::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::unfold::definition;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
@@ -11,6 +11,10 @@ use mlc_dsl::plan::{Fault, Kernel, Plan, Readers};
 use mlc_dsl::typing::infer::is_typed_at_all_extents;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+
+mod repeats;
+
+pub use repeats::Repeat;
 
 /// A kernel of the plan.
 pub struct Group {
@@ -42,6 +46,8 @@ pub struct Group {
     pub conditional: bool,
     /// It is the same in all runs: only constants feed it, and no symbol occurs in what leads to it.
     pub lasts: bool,
+    /// Others like it, if there are.
+    pub repeat: Option<Repeat>,
 }
 
 /// A program and the kernels that compute it.
@@ -59,6 +65,15 @@ pub struct KernelGraph {
 }
 
 impl KernelGraph {
+    /// The operator of a node and where it was imported from, for messages.
+    pub fn name(&self, library: &Library, node: NodeId) -> String {
+        let op = library.node_name(&self.program, node);
+        match self.program.node(node).origin.as_str() {
+            "" => op,
+            origin => format!("{op} ({origin})"),
+        }
+    }
+
     /// The kernels in which a symbol occurs that is so.
     pub fn mentioning(&self, is_so: impl Fn(&str) -> bool) -> Vec<usize> {
         let those = bits(&self.symbols, is_so);
@@ -138,6 +153,7 @@ pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError>
     let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     depend(&r.out, &mut groups);
     groups.iter_mut().for_each(|g| g.conditional = is_conditional(&r.out, library, g));
+    repeats::find(&plan.kernels, &r.out, &mut groups);
     let (symbols, mentions) = mentioned(plan, &groups);
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
@@ -253,6 +269,7 @@ impl GraphReader<'_> {
             symbols: vec![],
             conditional: false,
             lasts: false,
+            repeat: None,
         };
         for &id in &kernel.nodes {
             let first = inside.nodes.len();
