@@ -1,11 +1,11 @@
-//! Decode-phase attention (few queries): bandwidth-bound, so V is read once, in place.
+//! Decode-phase attention (few queries): bandwidth-bound, so K and V are read once, in place.
 //!
-//! The summation order is that of packed values.
+//! Values are summed in the order of packed ones, the products of queries and keys in vectors.
 
 use super::{Attention, TILE};
 use crate::gemm::Matrix;
 use crate::runtime::threads::SharedSlice;
-use mlc_vector::strided_rows::{MOST, Rows, add_weighted};
+use mlc_vector::strided_rows::{MOST, Rows, add_weighted, dot_rows};
 use std::ops::Range;
 
 /// Most queries of the decode phase: those of a group of heads that share their keys (GQA), for one row.
@@ -15,6 +15,24 @@ impl Attention {
     /// Whether V is read in place: its rows are contiguous, and the queries so few that packing would cost more.
     pub(super) fn is_direct(&self) -> bool {
         self.s <= MOST_QUERIES && (self.v.col == 1 || self.e == 1) && self.v.row >= 0
+    }
+
+    /// Whether K is read in place, too.
+    pub(super) fn is_dotted(&self) -> bool {
+        self.is_direct() && self.d > 0 && self.k.row >= 0 && (self.k.col == 1 || self.d == 1)
+    }
+
+    /// The scores of some queries, one after the other, at some keys; rows of scores are `pitch` elements apart.
+    pub(super) fn dot_keys(
+        &self,
+        k: &Matrix<'_>,
+        keys: &Range<usize>,
+        queries: &[f32],
+        scores: &mut [f32],
+        pitch: usize,
+    ) {
+        let rows = rows_of(k, keys, self.d);
+        dot_rows(queries, queries.len() / self.d, rows, scores, pitch);
     }
 
     /// Adds the weighted values of some keys to rows of the result from element `first` on; rows of weights are `pitch` elements apart.

@@ -179,16 +179,18 @@ impl Attention {
         let whole = high.div_ceil(wide) * wide;
         let (part, pitch) = ((ROWS / wide * wide).min(whole), most + APART);
         let q = Matrix { data: data.q, offset: q_at, row: self.q.row, col: self.q.col };
-        let keys = Matrix { data: data.k, offset: k_at, row: self.k.col, col: self.k.row };
+        let k = Matrix { data: data.k, offset: k_at, row: self.k.row, col: self.k.col };
+        let keys = Matrix { row: k.col, col: k.row, ..k };
         let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
         // Tiles of few rows take several panels of the right operand at once, and want the left one packed.
         let few = high <= wide && strip_panels(wide) > 1;
-        let direct = self.is_direct();
+        let (direct, dotted) = (self.is_direct(), self.is_dotted());
         // Rows that no transpose of vectors packs are as good where they lie, once they lie close together.
-        let lines = !few && wide < LINES;
+        let lines = dotted || !few && wide < LINES;
         let held = if few && !direct { part * most } else { 0 };
         let packed_values = if direct { 0 } else { right_len(e, most) };
-        let lens = [whole * d, right_len(most, d), part * pitch, held, packed_values];
+        let packed_keys = if dotted { 0 } else { right_len(most, d) };
+        let lens = [whole * d, packed_keys, part * pitch, held, packed_values];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
             with_scratch::<f32, 4, _>(
                 [high, high, part, most],
@@ -209,7 +211,7 @@ impl Attention {
                     for c in (0..self.t).step_by(TILE) {
                         let cols = c..(c + TILE).min(self.t);
                         let n = cols.len();
-                        if d > 0 {
+                        if d > 0 && !dotted {
                             pack_right(&keys, 0..d, cols.clone(), right);
                         }
                         if !direct {
@@ -221,6 +223,16 @@ impl Attention {
                             let all = SharedSlice::new(&mut scores[..m * pitch]);
                             let left = &packed[from * d..];
                             match lines {
+                                _ if dotted => {
+                                    let queries = &left[..m * d];
+                                    self.dot_keys(
+                                        &k,
+                                        &cols,
+                                        queries,
+                                        &mut scores[..m * pitch],
+                                        pitch,
+                                    );
+                                }
                                 true => product_in_place(
                                     sizes,
                                     left,

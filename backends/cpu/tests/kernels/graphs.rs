@@ -192,6 +192,34 @@ fn a_kernel_is_prepared_for_the_extents_that_it_reads() {
 }
 
 #[test]
+fn kernels_that_repeat_are_prepared_once() {
+    const LAYERS: usize = 6;
+    let library = library();
+    let mut c = Case::new(&library);
+    let mut x = c.builder.input("x", Type::new(DType::F32, vec![Extent::sym("n"), 8.into()]));
+    for _ in 0..LAYERS {
+        let turned = c.apply("transpose", &[("perm", Attr::ints([1, 0]))], &[x]);
+        let scores = c.apply("matmul", &[], &[x, turned]);
+        let scores = c.apply("softmax", &[("axis", Attr::int(1))], &[scores]);
+        let mixed = c.apply("matmul", &[], &[scores, x]);
+        x = c.apply("add", &[], &[x, mixed]);
+    }
+    let (program, _) = c.finish(&[x]);
+    let watched = Cpu::new(2).watched(&plan(&program), library.clone()).unwrap();
+    let ready = Cpu::new(2).compile(&plan(&program), library.clone()).unwrap();
+    for n in [3, 1, 0, 7, 70, 3] {
+        let inputs = [Case::new(&library).tensor(DType::F32, &[n, 8])];
+        let (fresh, kernels) = watched.prepared(&inputs).unwrap().expect("known extents");
+        assert!(LAYERS * fresh <= kernels, "{fresh} of {kernels} kernels at {n}");
+        let got = ready.run(&inputs).unwrap();
+        let want = mlc_backends::reference::run_values(&program, &library, &inputs).unwrap();
+        for (g, w) in got.iter().zip(&want) {
+            compare("layers", g, &w.to_f64(), w.shape(), Tolerance(1e-5, 1e-5));
+        }
+    }
+}
+
+#[test]
 fn an_operator_refuses_extents_that_its_declaration_excludes() {
     let library = library();
     for (op, channels) in [("conv", 1), ("conv_channels_last", 3)] {

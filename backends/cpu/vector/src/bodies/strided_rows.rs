@@ -1,4 +1,4 @@
-//! Weighted sums of strided rows, in place: nothing is packed.
+//! Weighted sums of strided rows and dot products with them, in place: nothing is packed.
 
 use crate::simd::{VectorLevel, level};
 use crate::tile::at_level;
@@ -33,7 +33,15 @@ pub fn add_weighted(weights: &[f32], pitch: usize, rows: Rows<'_>, out: &mut [f3
     at_level!(add_weighted(weights, pitch, rows, out, lines))
 }
 
-/// Defines `add_weighted` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+/// The dot products of each of so many lines, as long as a row and one after the other, with each row; those of a line are `pitch` elements
+/// from the next line's.
+pub fn dot_rows(lines: &[f32], count: usize, rows: Rows<'_>, out: &mut [f32], pitch: usize) {
+    assert!(rows.are_inside() && count * rows.len <= lines.len(), "the operands are inside");
+    assert!((count - 1) * pitch + rows.count <= out.len(), "room for each product");
+    at_level!(dot_rows(lines, count, rows, out, pitch))
+}
+
+/// Defines `add_weighted` and `dot_rows` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! strided_rows {
     ($(#[$feature:meta])*) => {
         use crate::bodies::strided_rows::Rows as StridedRows;
@@ -127,6 +135,65 @@ macro_rules! strided_rows {
                 // SAFETY: as promised.
                 unsafe { store_part(to, part, add(load_part(to, part), sums[l])) };
             }
+        }
+
+        /// # Safety
+        /// As [`crate::bodies::strided_rows::dot_rows`], on a machine of this level.
+        $(#[$feature])*
+        pub unsafe fn dot_rows(lines: &[f32], count: usize, rows: StridedRows<'_>, out: &mut [f32], pitch: usize) {
+            for c in (0..rows.count).step_by(LANES) {
+                let to = VectorSpan { at: 0, column: 0, skip: 0, len: LANES.min(rows.count - c) };
+                for l in 0..count {
+                    let line = lines.as_ptr().wrapping_add(l * rows.len);
+                    // SAFETY: as promised.
+                    unsafe {
+                        let dots = dots(line, rows, c);
+                        store_part(out.as_mut_ptr().wrapping_add(l * pitch + c), to, dots);
+                    }
+                }
+            }
+        }
+
+        /// The dot products of a line with a vector of rows from one on; of those behind the last one, with that.
+        ///
+        /// # Safety
+        /// As [`dot_rows`], for a line of its own.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn dots(line: *const f32, rows: StridedRows<'_>, first: usize) -> Vector {
+            let mut sums = [zero(); LANES];
+            let row = |i: usize| rows.data.as_ptr().wrapping_add((first + i).min(rows.count - 1) * rows.step);
+            let mut at = 0;
+            while at + LANES <= rows.len {
+                // SAFETY: as promised.
+                unsafe {
+                    let x = load(line.add(at));
+                    for i in 0..LANES {
+                        sums[i] = multiply_add(x, load(row(i).add(at)), sums[i]);
+                    }
+                }
+                at += LANES;
+            }
+            if at < rows.len {
+                let part = VectorSpan { at: 0, column: 0, skip: 0, len: rows.len - at };
+                // SAFETY: as promised; what is not loaded is zero.
+                unsafe {
+                    let x = load_part(line.add(at), part);
+                    for i in 0..LANES {
+                        sums[i] = multiply_add(x, load_part(row(i).add(at), part), sums[i]);
+                    }
+                }
+            }
+            // Neighbours are added until a vector has one sum of each.
+            let mut left = LANES;
+            while left > 1 {
+                left /= 2;
+                for i in 0..left {
+                    let (x, y) = (sums[2 * i], sums[2 * i + 1]);
+                    sums[i] = add(evens(x, y), odds(x, y));
+                }
+            }
+            sums[0]
         }
     };
 }
