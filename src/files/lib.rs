@@ -5,12 +5,14 @@
 //! the new one is there.
 
 mod fault_injection;
+mod mapped;
 pub mod npz;
 mod paths;
 mod read;
 mod stale;
 mod write;
 
+pub use mapped::give_back_pages;
 pub use paths::{Clash, Named, distinct, is_input_stream, is_output_stream, same};
 pub use read::{bytes, map, readable, text};
 pub use write::remove;

@@ -1,6 +1,6 @@
 //! Reads regular files and standard input, up to a limit.
 
-use super::{is_input_stream, refusal};
+use super::{is_input_stream, mapped, refusal};
 use bytes::Bytes;
 use memmap2::Mmap;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ pub fn map(path: &Path) -> io::Result<Bytes> {
     // SAFETY: the map is only read. Another process that truncates the file while it is mapped makes
     // reads fault; writers of this crate replace files by renaming, which leaves the map intact.
     let map = unsafe { Mmap::map(&file)? };
-    Ok(Bytes::from_owner(map))
+    Ok(mapped::bytes(map))
 }
 
 /// The bytes of a file or of standard input, if there are no more than `limit`.

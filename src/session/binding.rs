@@ -268,6 +268,7 @@ impl Binding<'_> {
             }
         }
         let outputs = done?;
+        planned.settle();
         for (o, array) in late.into_iter().enumerate() {
             if let Some(mut array) = array {
                 fill(session.outputs[o].name(), &mut array, &outputs[o].tensor())?;

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 mod binding;
 pub(crate) mod data_dependent;
@@ -54,6 +54,8 @@ struct Planned {
     library: Arc<Library>,
     /// Extents that are known to fit into memory.
     afforded: Mutex<Vec<Symbols>>,
+    /// Weights are packed: what is read of files is no more than what kernels read there.
+    settled: Once,
 }
 
 /// Extents that are remembered.
@@ -76,6 +78,7 @@ impl Session {
             plan: plan.clone(),
             library: library.clone(),
             afforded: Mutex::new(afforded),
+            settled: Once::new(),
         };
         Ok(Session {
             runs: Runs::Planned(Box::new(planned)),
@@ -239,6 +242,7 @@ impl Session {
         own.into_iter().try_for_each(|(wanted, t)| fits(wanted, t.dtype(), t.shape()))?;
         planned.afford(&self.device, symbols_of(&planned.plan.program, &inputs))?;
         let results = planned.executable.run(&inputs)?;
+        planned.settle();
         let names = self.outputs.iter().map(|o| o.name().to_string());
         Ok(names.zip(results).collect())
     }
@@ -258,6 +262,11 @@ impl Session {
 }
 
 impl Planned {
+    /// After the first run, gives back the pages of files that only reading, optimising and packing have touched.
+    fn settle(&self) {
+        self.settled.call_once(mlc_files::give_back_pages);
+    }
+
     /// Refuses extents that take more memory than there is. What is there for larger extents is there for these, so that a length that grows
     /// from run to run is looked at seldom.
     fn afford(&self, device: &Device, symbols: Symbols) -> Result<(), Error> {
