@@ -253,9 +253,23 @@ fn put(form: Form, group: &mut [u32], lane: usize, numbers: &[u8], scale: f32, o
         Offset::Half => offsets[half_at] |= half(offset),
         Offset::Less | Offset::Single => offsets[lane] = offset.to_bits(),
     }
-    let per = 32 / form.bits();
-    for (i, &n) in numbers.iter().enumerate() {
-        data[i / per * LANES + lane] |= u32::from(n) << (i % per * form.bits());
+    let words = data.as_chunks_mut::<LANES>().0.iter_mut();
+    match form.wide {
+        true => {
+            for (word, bytes) in words.zip(numbers.as_chunks::<4>().0) {
+                word[lane] = u32::from_le_bytes(*bytes);
+            }
+        }
+        false => {
+            for (word, numbers) in words.zip(numbers.as_chunks::<8>().0) {
+                // Neighbours are joined to bytes first, all at once.
+                let both = u64::from_le_bytes(*numbers);
+                let pairs = both | both >> 4;
+                let bytes = pairs & 0x00FF_00FF_00FF_00FF;
+                let fours = (bytes | bytes >> 8) & 0x0000_FFFF_0000_FFFF;
+                word[lane] = (fours | fours >> 16) as u32;
+            }
+        }
     }
 }
 
