@@ -335,7 +335,7 @@ impl Driver for Emulated {
     }
 
     fn launch(&self, _: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
-        let &Invocation { module, function, grid, block, arguments, .. } = what;
+        let &Invocation { module, function, grid, block, arguments, numbers, .. } = what;
         self.with(|s| {
             let regions = arguments
                 .iter()
@@ -344,7 +344,7 @@ impl Driver for Emulated {
             let unit = s.units.get(module.0 as usize).and_then(Option::as_ref);
             let unit = unit.ok_or_else(|| failed("launch", "this is not loaded"))?;
             // SAFETY: every region is allocated, and the lock keeps it.
-            let done = unsafe { unit.launch(function, grid, block, &regions) };
+            let done = unsafe { unit.launch_with(function, grid, block, &regions, numbers) };
             done.map_err(|e| failed("launch", e))
         })
     }

@@ -1,0 +1,33 @@
+//! Code whose open extents are arguments of functions: the text is the same for every length, and nothing is compiled for a new one.
+//!
+//! A kernel is generated from the plan before its symbols are bound, so that what an extent is computed from stays beside it. A kernel
+//! that cannot be is one whose code is generated for each set of extents, with the reason.
+
+mod emitter;
+mod form;
+mod launches;
+mod program;
+mod stages;
+
+use mlc_backends::symbols::SymbolBindings;
+use mlc_dsl::plan::Plan;
+pub use program::OpenProgram;
+pub use stages::{OpenStage, stages};
+
+/// Where the extents of a bound plan come from.
+pub struct OpenExtents<'a> {
+    /// The plan before its symbols were bound.
+    pub plan: &'a Plan,
+    /// Their values.
+    pub symbols: &'a SymbolBindings,
+}
+
+/// How the code of a kernel is generated.
+pub enum KernelForm {
+    /// From known extents, whatever the symbols are: none of its extents is open.
+    Known,
+    /// Its open extents are arguments.
+    Open(OpenProgram, Vec<OpenStage>),
+    /// For each set of extents: why.
+    PerExtents(String),
+}
