@@ -32,6 +32,8 @@ struct State {
     /// By address; of 16 bytes, so that every access of 16 bytes is aligned.
     memory: HashMap<u64, Vec<u128>>,
     units: Vec<Option<Unit>>,
+    /// The names of the functions that were ever loaded, in order.
+    loaded: Vec<String>,
     products: HashMap<u64, (LibraryOp, Vec<Address>)>,
     multiplications: usize,
     prepared: u64,
@@ -74,6 +76,11 @@ impl Emulated {
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// The names of the functions that were loaded since this was asked for.
+    pub fn loaded(&self) -> Vec<String> {
+        self.with(|s| std::mem::take(&mut s.loaded))
     }
 
     /// How many allocations, modules and products are left.
@@ -325,6 +332,7 @@ impl Driver for Emulated {
         })?;
         self.with(|s| {
             s.units.push(Some(unit));
+            s.loaded.extend(code.functions().map(|(name, _)| name.to_string()));
             Ok(Module(s.units.len() as u64 - 1))
         })
     }

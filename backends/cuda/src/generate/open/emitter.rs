@@ -52,6 +52,8 @@ pub struct OpenEmitter<'k> {
     pub stored: HashMap<Value, String>,
     /// Those that were loaded.
     pub read: BTreeSet<Value>,
+    /// Those that are not aligned to 16 bytes.
+    pub unaligned: BTreeSet<Value>,
     /// True once an index may leave its axis.
     pub faults: bool,
     /// The number of the kernel's first node in fault records.
@@ -91,6 +93,7 @@ impl<'k> OpenEmitter<'k> {
             index,
             stored: HashMap::new(),
             read: BTreeSet::new(),
+            unaligned: BTreeSet::new(),
             faults: false,
             first_node: 0,
             numbers: vec![],
@@ -276,19 +279,44 @@ impl<'k> OpenEmitter<'k> {
     pub fn store(&mut self, v: Value, index: &[Form], text: &str) {
         let offset = self.offset(v, index);
         let place = self.form(&offset);
-        let dtype = self.kernel.dtype(v);
-        // A float of 16 bits that was read is not rounded again.
-        let element = match self.raw.get(text) {
-            Some((of, element)) if dtype.is_half() && *of == dtype => element.clone(),
-            _ => spell::element(dtype, text),
-        };
+        let element = self.stored_element(self.kernel.dtype(v), text);
         self.line(format!("out[{place}] = {element};"));
     }
 
-    /// Emits an element from the code of its value, even if it is in memory.
-    pub fn computed(&mut self, v: Value, index: &[Form]) -> String {
-        let kernel = self.kernel;
-        let Some(code) = kernel.code(v) else { return "0".into() };
+    /// A computed number as an element of memory: a float of 16 bits that was read there is not rounded again.
+    pub fn stored_element(&self, dtype: DType, text: &str) -> String {
+        match self.raw.get(text) {
+            Some((of, element)) if dtype.is_half() && *of == dtype => element.clone(),
+            _ => spell::element(dtype, text),
+        }
+    }
+
+    /// The name of a value in memory, which the function reads.
+    pub fn memory(&mut self, v: Value) -> String {
+        self.read.insert(v);
+        self.stored[&v].clone()
+    }
+
+    /// Emits a part of the code of a value at an index, where these variables of its reductions stand for something.
+    pub fn part_of_code<T>(
+        &mut self,
+        v: Value,
+        index: &[Form],
+        reduced: &[(Slot, Form)],
+        part: impl FnOnce(&mut Self, NodeScope) -> T,
+    ) -> T {
+        let mut own = self.variables_at(v, index);
+        own.extend(reduced.iter().cloned());
+        self.bound.push((v, own));
+        let double = computes_in_double(&self.kernel.program, v);
+        let out = part(self, NodeScope { node: v, double });
+        self.bound.pop();
+        out
+    }
+
+    /// What the axes and the numbers of the code of a value stand for at an index.
+    fn variables_at(&self, v: Value, index: &[Form]) -> HashMap<Slot, Form> {
+        let Some(code) = self.kernel.code(v) else { return HashMap::new() };
         let mut own: HashMap<Slot, Form> =
             code.axes.iter().copied().zip(index.iter().cloned()).collect();
         for (slot, variable) in code.variables.iter().enumerate() {
@@ -296,22 +324,56 @@ impl<'k> OpenEmitter<'k> {
                 own.insert(slot, Form::number(n.clone()));
             }
         }
-        self.bound.push((v, own));
+        own
+    }
+
+    /// Where what is read lies in memory, through views, if it is there as it is and no index can leave its axis.
+    pub fn memory_of<E>(&mut self, scope: NodeScope, read: &Read<E>) -> Option<(Value, Form)> {
+        let of = self.source(scope, read.input);
+        if read.otherwise.is_some() || self.kernel.constant(of).is_some() {
+            return None;
+        }
+        let shape = self.kernel.shape(of).to_vec();
+        let linear = read.linear.as_ref().and_then(|l| self.linear(l));
+        let is_inside = linear.as_ref().is_some_and(|l| self.is_within(l, &product(&shape)));
+        if self.stored.contains_key(&of)
+            && let Some(offset) = linear.filter(|_| is_inside)
+        {
+            return Some((of, offset));
+        }
+        let mut index = vec![];
+        for (i, n) in read.index.iter().zip(&shape) {
+            index.push(self.linear(i).filter(|f| is_inside || self.is_within(f, n))?);
+        }
+        if self.stored.contains_key(&of) {
+            return Some((of, self.offset(of, &index)));
+        }
+        let kernel = self.kernel;
+        match &kernel.code(of)?.body {
+            Body::Real(Real::Read(next)) => {
+                self.part_of_code(of, &index, &[], |e, scope| e.memory_of(scope, next))
+            }
+            _ => None,
+        }
+    }
+
+    /// Emits an element from the code of its value, even if it is in memory.
+    pub fn computed(&mut self, v: Value, index: &[Form]) -> String {
+        let kernel = self.kernel;
+        let Some(code) = kernel.code(v) else { return "0".into() };
         let kind = ScalarKind::of(kernel.dtype(v));
-        let double = computes_in_double(&kernel.program, v);
-        let scope = NodeScope { node: v, double };
-        let text = match &code.body {
+        let text = self.part_of_code(v, index, &[], |e, scope| match &code.body {
             Body::Real(r) => {
-                let r = scope.real(self, r);
+                let r = scope.real(e, r);
                 // What is stored in fewer bits is computed in more, but not rounded in between.
-                if double && kind == ScalarKind::Real(false) { format!("(float)({r})") } else { r }
+                let is_rounded = scope.double && kind == ScalarKind::Real(false);
+                if is_rounded { format!("(float)({r})") } else { r }
             }
             Body::Int(dtype, i) => {
-                let i = scope.int(self, i);
+                let i = scope.int(e, i);
                 spell::wrapped(*dtype, &i)
             }
-        };
-        self.bound.pop();
+        });
         if is_plain(&text) {
             return text;
         }

@@ -38,6 +38,11 @@ impl Form {
         }
     }
 
+    /// The factor of a variable; 0 if there is none.
+    pub fn factor(&self, v: Variable) -> Extent {
+        self.terms.iter().find(|t| t.0 == v).map_or(Extent::from(0), |t| t.1.clone())
+    }
+
     /// The sum with a multiple of another form; `None` if a factor outgrows what an extent may be.
     pub fn plus(&self, other: &Form, factor: &Extent) -> Option<Form> {
         let mut out = self.clone();

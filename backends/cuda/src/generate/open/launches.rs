@@ -2,6 +2,7 @@
 
 use super::emitter::{OpenEmitter, RowThreads};
 use super::form::{Form, Variable};
+use super::product::{Contraction, OpenProduct};
 use super::program::{OpenProgram, product};
 use super::stages::{OpenSchedule, OpenStage};
 use super::{KernelForm, OpenExtents, stages};
@@ -146,6 +147,32 @@ impl<'a> BoundKernel<'a> {
         Ok(Written { emitter: e, grid, words })
     }
 
+    /// A tile of a product for each block.
+    fn product(
+        &self,
+        mut e: OpenEmitter<'a>,
+        v: Value,
+        h: Value,
+        tf32: bool,
+    ) -> Result<Written<'a>, BackendError> {
+        let c = Contraction::recognise(self.kernel, h).expect("the stage is one of a product");
+        let mut p = OpenProduct::new(&mut e, h, &c, tf32);
+        let [batch, rows, columns, depth] = p.sizes();
+        let sizes = [
+            self.number(&batch)?,
+            self.number(&rows)?,
+            self.number(&columns)?,
+            self.number(&depth)?,
+        ];
+        let blocks = p.choose(sizes, self.processors);
+        p.write(&mut e, &mut |e, _| {
+            let text = e.element(v, &p.index);
+            e.store(v, &p.index, &text);
+        });
+        let grid = GridSize { blocks, threads: THREADS };
+        Ok(Written { emitter: e, grid, words: "a tile of a product for each block" })
+    }
+
     /// Whether rows are so short that a warp has one each.
     fn is_of_warps(
         &self,
@@ -241,10 +268,12 @@ impl Generator<'_> {
         e.first_node = site.first_node;
         let mut order: Vec<Value> = memory.places.keys().copied().collect();
         order.sort_unstable();
+        e.unaligned = order.iter().copied().filter(|v| !memory.places[v].is_aligned()).collect();
         e.stored = order.iter().enumerate().map(|(i, v)| (*v, format!("x{i}"))).collect();
         let Written { emitter: e, grid, words } = match &stage.schedule {
             OpenSchedule::Elements => bound.elements(e, v)?,
             OpenSchedule::Rows(rows) => bound.rows(e, v, rows)?,
+            OpenSchedule::Product(h) => bound.product(e, v, *h, self.target.tuning.tf32)?,
         };
         let mut signature = Signature::default();
         for of in order.iter().filter(|v| e.read.contains(v)) {

@@ -6,6 +6,7 @@
 mod emitter;
 mod form;
 mod launches;
+mod product;
 mod program;
 mod stages;
 

@@ -4,11 +4,11 @@
 
 use super::emitter::{ElementAt, OpenEmitter};
 use super::form::{Form, Variable};
+use super::product::Contraction;
 use super::program::{OpenProgram, product};
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Read, Real, Slot};
-use mlc_backends::reference::scalar::{IntOp, Monoid, RealOp};
 use mlc_dsl::ir::{Extent, Value};
 use std::collections::BTreeSet;
 
@@ -22,6 +22,8 @@ pub enum OpenSchedule {
     Elements,
     /// A block or a warp for each index of these output axes, counted from the left; its threads share loops.
     Rows(Vec<usize>),
+    /// A tile of this product for each block, with what follows element by element.
+    Product(Value),
 }
 
 /// A launch: what it stores, and how.
@@ -78,8 +80,17 @@ impl<'k> Planner<'k> {
         }
         let (e, own, index) = self.at(v);
         let found = e.analyse(|e| drop(e.element(v, &index)));
-        for (h, _) in &found {
-            self.is_product(*h)?;
+        if let [(h, at), rest @ ..] = found.as_slice()
+            && rest.iter().all(|r| *r == found[0])
+            && *at == index
+            && let Some(c) = self.contraction(*h)
+        {
+            if c.is_convolution {
+                return Err("a convolution's tiles are cut for its extents".into());
+            }
+            self.factors(*h)?;
+            self.push(v, OpenSchedule::Product(*h));
+            return Ok(());
         }
         if let Some(rows) = self.rows(&e, &own, &found) {
             self.push(v, OpenSchedule::Rows(rows));
@@ -89,7 +100,8 @@ impl<'k> Planner<'k> {
         for (h, _) in found {
             // What is short is computed again wherever it is read.
             let work = [self.kernel.loops(h), elements.to_vec()].concat();
-            if h != v && product(&work).as_const().is_none_or(|n| n > SHARED) {
+            let is_long = product(&work).as_const().is_none_or(|n| n > SHARED);
+            if h != v && (is_long || self.contraction(h).is_some()) {
                 self.store(h)?;
             }
         }
@@ -112,27 +124,29 @@ impl<'k> Planner<'k> {
         self.stored.insert(value);
     }
 
-    /// An error if a value is a sum of products of two factors, whose tiles are cut for their extents.
-    fn is_product(&self, v: Value) -> Result<(), String> {
-        let Some(code) = self.kernel.code(v) else { return Ok(()) };
-        let is_one = match &code.body {
-            Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum => match &r.body {
-                Real::Binary(RealOp::Mul, a, b) => match (&**a, &**b) {
-                    (Real::Read(a), Real::Read(b)) => a.input != b.input || a.index != b.index,
-                    (a, b) => reads_real(a) && reads_real(b),
-                },
-                _ => false,
-            },
-            Body::Int(_, Int::Reduce(r)) if r.monoid == Monoid::Sum => match unwrapped(&r.body) {
-                Int::Binary(IntOp::Mul, a, b) => reads_int(a) && reads_int(b),
-                _ => false,
-            },
-            Body::Real(_) | Body::Int(..) => false,
-        };
-        match is_one {
-            true => Err("a product's tiles are cut for its extents".into()),
-            false => Ok(()),
+    /// Stores what the factors of a product reduce.
+    ///
+    /// # Errors
+    /// Products are among it, between which a row is normalised.
+    fn factors(&mut self, h: Value) -> Result<(), String> {
+        let (e, _, index) = self.at(h);
+        let direct = e.analyse_body(h, &index);
+        let mut open = direct.clone();
+        let mut seen = open.clone();
+        while let Some((r, at)) = open.pop() {
+            let next = e.analyse_body(r, &at);
+            if next.iter().any(|(n, _)| self.contraction(*n).is_some()) {
+                return Err("attention in one pass over the keys is cut for its extents".into());
+            }
+            let next: Vec<ElementAt> = next.into_iter().filter(|n| !seen.contains(n)).collect();
+            seen.extend(next.iter().cloned());
+            open.extend(next);
         }
+        direct.into_iter().try_for_each(|(r, _)| self.store(r))
+    }
+
+    fn contraction(&self, v: Value) -> Option<Contraction> {
+        Contraction::recognise(self.kernel, v)
     }
 
     /// The output axes that tell rows apart, if all reductions behind a value are uniform along a row and one of them is long.
@@ -146,7 +160,7 @@ impl<'k> Planner<'k> {
         let (mut open, mut seen) = (found.to_vec(), found.to_vec());
         let mut is_worth = false;
         while let Some((h, index)) = open.pop() {
-            if self.is_product(h).is_err() {
+            if self.contraction(h).is_some() {
                 return None;
             }
             let mut used = BTreeSet::new();
@@ -182,32 +196,6 @@ impl<'k> Planner<'k> {
             found |= i.reads(*last) && !over.iter().any(|s: &Slot| i.reads(*s));
         });
         found
-    }
-}
-
-fn unwrapped(i: &Int) -> &Int {
-    if let Int::Wrap(_, i) = i { unwrapped(i) } else { i }
-}
-
-fn reads_real(r: &Real) -> bool {
-    match r {
-        Real::Read(_) => true,
-        Real::Const(_) => false,
-        Real::Unary(_, a) | Real::Neg(a) | Real::Round(_, a) => reads_real(a),
-        Real::Binary(_, a, b) | Real::If(_, a, b) => reads_real(a) || reads_real(b),
-        Real::Reduce(r) => reads_real(&r.body),
-        Real::FromInt(_, i) => reads_int(i),
-    }
-}
-
-fn reads_int(i: &Int) -> bool {
-    match i {
-        Int::Read(_) => true,
-        Int::Neg(a) | Int::Abs(a) | Int::Signum(_, a) | Int::Wrap(_, a) => reads_int(a),
-        Int::Binary(_, a, b) | Int::Exact(a, b) | Int::If(_, a, b) => reads_int(a) || reads_int(b),
-        Int::Reduce(r) => reads_int(&r.body),
-        Int::FromReal(_, r) => reads_real(r),
-        Int::Const(_) | Int::Slot(_) | Int::Affine(_) | Int::At(..) | Int::FromTruth(_) => false,
     }
 }
 

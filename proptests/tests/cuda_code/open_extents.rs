@@ -1,0 +1,121 @@
+//! Plans with open extents through one session each, run by the emulator against the reference interpreter: at lengths of one, odd ones,
+//! none and many. Extents are arguments of functions, so that a new length loads none.
+
+use mlc_backends::{Backend, Executable};
+use mlc_cuda::Cuda;
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use mlc_extract::kernels::selection::select_kernels;
+use mlc_fuzz::input_values::{Style, inputs};
+use mlc_fuzz::oracle::hold_run;
+use mlc_proptests::emulated::Emulated;
+use mlc_rewrite::Model;
+use std::sync::Arc;
+
+/// Extents of a run by the names of symbols.
+type Extents<'a> = &'a [(&'a str, i64)];
+
+/// A plan's session on the emulator.
+struct Session {
+    program: Program,
+    library: Arc<Library>,
+    emulated: Arc<Emulated>,
+    executable: Box<dyn Executable>,
+}
+
+impl Session {
+    fn new(definition: &str) -> Session {
+        let model = Model::from_rules(definition).unwrap_or_else(|e| panic!("{definition}: {e:#}"));
+        let (program, library) = (model.program().clone(), model.library().clone());
+        let target = library.target("cuda").expect("shipped");
+        let plan = select_kernels(program.clone(), &library, target);
+        let emulated = Arc::new(Emulated::default());
+        let executable = Cuda::new(emulated.clone()).compile(&plan, library.clone());
+        let executable = executable.unwrap_or_else(|e| panic!("{definition}: {e}"));
+        Session { program, library, emulated, executable }
+    }
+
+    /// Holds a run at these extents; the functions that it loads.
+    fn hold(&self, extents: Extents<'_>, style: Style) -> Vec<String> {
+        let value = |s: &str| extents.iter().find(|e| e.0 == s).map(|e| e.1);
+        let bound = self.program.bound(&value);
+        let values = inputs(&bound, style, 1).expect("all extents are bound");
+        let run = |_: &Program, i: &[Tensor]| self.executable.run(i).map_err(|e| e.to_string());
+        let held = hold_run(&self.library, &bound, style, &values, &run);
+        held.unwrap_or_else(|m| panic!("{extents:?}, {style:?}: {m}"));
+        self.emulated.loaded()
+    }
+}
+
+/// Lengths of one axis, the first one that of the first run.
+const LENGTHS: [i64; 7] = [7, 1, 33, 0, 300, 64, 1500];
+/// Those of products, of which the emulator takes long.
+const SHORT: [i64; 6] = [7, 1, 33, 0, 65, 130];
+
+/// Holds definitions with one symbol `n` at all lengths: later lengths load so many functions at most, those of other bands of lengths.
+fn check(definitions: &[&str], lengths: &[i64], bands: usize) {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    for definition in definitions {
+        println!("{definition}");
+        let session = Session::new(definition);
+        let first = session.hold(&[("n", lengths[0])], Style::Normal);
+        let mut later: Vec<(i64, String)> = vec![];
+        for &n in &lengths[1..] {
+            let fresh = session.hold(&[("n", n)], Style::Normal);
+            later.extend(fresh.into_iter().map(|name| (n, name)));
+        }
+        // What ran at every length is loaded, whichever runs next.
+        for &n in lengths {
+            assert_eq!(session.hold(&[("n", n)], Style::Whole), [""; 0], "{definition}, {n}");
+        }
+        assert!(later.len() <= bands * first.len(), "{definition}: {first:?}, {later:?}");
+        assert_eq!(session.executable.notes(), [String::new(); 0], "{definition}");
+        drop(session.executable);
+        assert_eq!(session.emulated.left(), 0, "memory or modules are left on the device");
+    }
+}
+
+#[test]
+fn elements_and_movement() {
+    let definitions = [
+        "def f(x: f32[n, 8], y: f32[8]) -> f32[n, 8] = relu(x * 2.0 + y)",
+        "def f(x: f32[n, 8], y: f32[n, 1]) -> f32[n, 8] = tanh(x) - y",
+        "def f(x: f16[3, n, 8]) -> f16[n, 3, 8] = transpose(x, perm=[1, 0, 2])",
+        "def f(x: f32[n, 12]) -> f32[n, 3, 4] = reshape(x, shape=[n, 3, 4])",
+        "def f(x: f32[2, n, 4]) -> f32[2*n, 4] = reshape(x, shape=[2*n, 4])",
+        "def f(x: f32[2, n, 4], y: f32[2, 3, 4]) -> f32[2, n + 3, 4] = concat(x, y, axis=1)",
+        "def f(x: i32[n, 5]) -> i64[n, 5] = cast(x, to=i64)",
+    ];
+    check(&definitions, &LENGTHS, 0);
+}
+
+#[test]
+fn rows_and_reductions() {
+    let definitions = [
+        "def f(x: f32[2, n]) -> f32[2, n] = softmax(x, axis=1)",
+        "def f(x: f32[n, 48]) -> f32[n, 48] = softmax(x, axis=1)",
+        "def f(x: f32[3, n, 4]) -> f32[3, n] = reduce_sum(x, axes=[2])",
+        "def f(x: f32[3, n]) -> f32[3] = reduce_max(x, axes=[1])",
+        "def f(x: f32[3, n, 40]) -> f32[3, 40] = reduce_mean(x, axes=[1])",
+        "def f(x: f32[n, 64]) -> f32[] = reduce_sum(x, axes=[0, 1])",
+    ];
+    check(&definitions, &LENGTHS, 1);
+}
+
+#[test]
+fn products() {
+    let definitions = [
+        "def f(x: f32[n, 64], w: f32[64, 40], b: f32[40]) -> f32[n, 40] = relu(x @ w + b)",
+        "def f(x: f32[2, n, 64], w: f32[64, 48]) -> f32[2, n, 48] = x @ w",
+        "def f(x: f16[n, 64], w: f16[64, 48]) -> f16[n, 48] = x @ w",
+        "def f(x: f32[n, 20], y: f32[n, 12]) -> f32[20, 12] = transpose(x, perm=[1, 0]) @ y",
+        "def f(x: f32[2, n, 16], y: f32[2, n, 16]) -> f32[2, n, n] = x @ transpose(y, perm=[0, 2, 1])",
+        "def f(x: f32[n, 37], w: f32[37, 41]) -> f32[n, 41] = tanh(x) @ w",
+        "def f(x: bf16[n, 24], w: bf16[40, 24]) -> bf16[n, 40] = x @ transpose(w, perm=[1, 0])",
+        "def f(x: f64[n, 16], w: f64[16, 24]) -> f64[n, 24] = x @ w",
+    ];
+    check(&definitions, &SHORT, 2);
+}
