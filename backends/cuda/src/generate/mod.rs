@@ -668,12 +668,11 @@ impl<'a> Generator<'a> {
         if let Some(known) = self.names.get(&text) {
             return known.clone();
         }
-        let of = identifier(of);
-        let mut name = format!("kernel_{}_{of}", self.names.len());
+        let mut name = format!("kernel_{}_{}", self.names.len(), identifier(of));
         if !self.forms.is_empty() {
             let mut hasher = DefaultHasher::new();
             hasher.write(text.as_bytes());
-            name = format!("kernel_{:016x}_{of}", hasher.finish());
+            name = format!("kernel_{:016x}", hasher.finish());
             while self.names.values().any(|other| *other == name) {
                 name.push('_');
             }

@@ -6,7 +6,7 @@ use crate::launch::Place;
 use mlc_backends::reference::code::cache::open_codes;
 use mlc_backends::reference::code::compile::{Body, OpenCode, OpenVariable};
 use mlc_backends::reference::code::{Int, Real};
-use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use std::collections::BTreeSet;
@@ -41,8 +41,7 @@ impl OpenProgram {
         let (program, inputs) =
             read_program(plan, library, stored, inside, outputs, &BTreeSet::new())
                 .map_err(|e| e.to_string())?;
-        let mut types = program.nodes.iter().flat_map(|n| &n.types);
-        if types.all(|t| t.known_shape().is_some()) {
+        if !program.nodes.iter().any(is_open) {
             return Ok(None);
         }
         let mut codes = Vec::with_capacity(program.nodes.len());
@@ -99,7 +98,7 @@ impl OpenProgram {
 
     /// The values of all nodes.
     pub fn values(&self) -> impl Iterator<Item = Value> {
-        let of = |(i, n): (usize, &mlc_dsl::ir::Node)| {
+        let of = |(i, n): (usize, &Node)| {
             let node = NodeId(i as u32);
             (0..n.types.len() as u32).map(move |output| Value { node, output })
         };
@@ -131,6 +130,21 @@ impl OpenProgram {
         };
         Some(over.iter().map(|o| o.0).collect())
     }
+}
+
+/// Whether a node has an extent that is not known, in its types or its attributes.
+fn is_open(node: &Node) -> bool {
+    let is_known = |n: &Extent| n.as_const().is_some();
+    let attrs = match &node.kind {
+        NodeKind::Apply(_, attrs) => &attrs[..],
+        NodeKind::Input(_) | NodeKind::Const(_) => &[],
+    };
+    let are_known = attrs.iter().all(|a| match a {
+        Attr::Int(n) => is_known(n),
+        Attr::Ints(all) => all.iter().all(is_known),
+        _ => true,
+    });
+    !are_known || node.types.iter().any(|t| t.known_shape().is_none())
 }
 
 /// The product of extents.

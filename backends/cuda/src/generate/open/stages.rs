@@ -80,6 +80,9 @@ impl<'k> Planner<'k> {
         }
         let (e, own, index) = self.at(v);
         let found = e.analyse(|e| drop(e.element(v, &index)));
+        if found.iter().any(|(h, _)| self.is_running(*h)) {
+            return Err("a running reduction's rows are cut for their extents".into());
+        }
         if let [(h, at), rest @ ..] = found.as_slice()
             && rest.iter().all(|r| *r == found[0])
             && *at == index
@@ -183,6 +186,25 @@ impl<'k> Planner<'k> {
         }
         let rows = rows.filter(|_| is_worth)?;
         Some(rows.iter().filter_map(|s| own.iter().position(|t| t == s)).collect())
+    }
+
+    /// Whether a value is a reduction of the terms up to its own place, which one pass over the axis computes.
+    fn is_running(&self, v: Value) -> bool {
+        let Some(code) = self.kernel.code(v) else { return false };
+        let over = self.kernel.reduction(v).unwrap_or_default();
+        let condition = match &code.body {
+            Body::Real(Real::Reduce(r)) => match &r.body {
+                Real::If(c, ..) => c,
+                _ => return false,
+            },
+            Body::Int(_, Int::Reduce(r)) => match &r.body {
+                Int::If(c, ..) => c,
+                _ => return false,
+            },
+            Body::Real(_) | Body::Int(..) => return false,
+        };
+        let reads = |all: &[Slot]| all.iter().any(|s| condition.reads(*s));
+        reads(&code.axes) && reads(&over)
     }
 
     /// Whether neighbours among the results read neighbours in memory, and the terms of one of them do not.
