@@ -32,8 +32,8 @@ struct State {
     /// By address; of 16 bytes, so that every access of 16 bytes is aligned.
     memory: HashMap<u64, Vec<u128>>,
     units: Vec<Option<Unit>>,
-    /// The names of the functions that were ever loaded, in order.
-    loaded: Vec<String>,
+    /// The functions that were ever loaded, in order: their names and texts.
+    loaded: Vec<(String, String)>,
     products: HashMap<u64, (LibraryOp, Vec<Address>)>,
     multiplications: usize,
     prepared: u64,
@@ -78,8 +78,8 @@ impl Emulated {
         f(&mut self.state.lock().unwrap_or_else(|e| e.into_inner()))
     }
 
-    /// The names of the functions that were loaded since this was asked for.
-    pub fn loaded(&self) -> Vec<String> {
+    /// The functions that were loaded since this was asked for: their names and texts.
+    pub fn loaded(&self) -> Vec<(String, String)> {
         self.with(|s| std::mem::take(&mut s.loaded))
     }
 
@@ -332,7 +332,8 @@ impl Driver for Emulated {
         })?;
         self.with(|s| {
             s.units.push(Some(unit));
-            s.loaded.extend(code.functions().map(|(name, _)| name.to_string()));
+            let own = |(name, text): (&str, &str)| (name.to_string(), text.to_string());
+            s.loaded.extend(code.functions().map(own));
             Ok(Module(s.units.len() as u64 - 1))
         })
     }

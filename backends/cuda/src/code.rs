@@ -38,7 +38,10 @@ impl<'a> Code<'a> {
 }
 
 fn unit(functions: &[(&str, &str)]) -> String {
-    std::iter::once(crate::PRELUDE).chain(functions.iter().map(|f| f.1)).collect::<Vec<_>>().join("\n")
+    std::iter::once(crate::PRELUDE)
+        .chain(functions.iter().map(|f| f.1))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]

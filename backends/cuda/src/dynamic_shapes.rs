@@ -155,7 +155,11 @@ impl Executable for DynamicShapePlan {
         let all = kept.0.iter().flat_map(|ready| ready.plan.notes());
         // Sets of extents have most of them in common.
         let mut notes: Vec<String> = vec![];
-        all.for_each(|note| if !notes.contains(&note) { notes.push(note) });
+        all.for_each(|note| {
+            if !notes.contains(&note) {
+                notes.push(note)
+            }
+        });
         notes
     }
 
@@ -353,7 +357,8 @@ mod tests {
         let mut plan = shaped(Extent::sym("n"), &device).expect("is ready");
         plan.run(&[vector(1000)]).expect("runs");
         // As many bytes as two such sets take.
-        plan.most = 2 * plan.kept().0[0].bytes;
+        let bytes = plan.kept().0[0].bytes;
+        plan.most = 2 * bytes;
         let kept = |plan: &DynamicShapePlan| -> Vec<i64> {
             plan.kept().0.iter().filter_map(|r| r.symbols.get("n")).collect()
         };

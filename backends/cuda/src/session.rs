@@ -3,9 +3,7 @@
 use super::autotune::launch_mode::EarlyLaunch;
 use super::autotune::libraries::{LibraryChoices, RunStep};
 use super::bound_launch::{BoundLaunch, MegakernelLaunch, Sequence};
-use super::buffers::{
-    Buffers, FAULT_BYTES, OwnedGraph, OwnedStream, misplaced, size,
-};
+use super::buffers::{Buffers, FAULT_BYTES, OwnedGraph, OwnedStream, misplaced, size};
 use crate::buffers::DeviceConstants;
 use crate::driver::{Address, Driver, Invocation};
 use crate::function_cache::{CODE_BYTES, FunctionCache, LoadedFunctions};

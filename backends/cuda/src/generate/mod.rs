@@ -3,6 +3,7 @@
 //! Code is generated from the meaning of operators; those without one have hand-written code in [`procedures`], which alone names
 //! operators. A kernel becomes one or more launches ([`stages`]) that read and write the plan's memory.
 
+mod assembled;
 mod body;
 mod emit;
 mod flash_attention;
@@ -28,9 +29,9 @@ use mlc_backends::BackendError;
 pub(crate) use open::OpenExtents;
 pub use procedures::is_known as has_procedure;
 
+use assembled::{FunctionBody, Signature};
 use body::body;
 use emit::Emitter;
-use grid::GridSize;
 use kernel::{KernelProgram, StoredValues, known_type, unsupported};
 use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
@@ -41,7 +42,6 @@ use product::Product;
 use product::tile_config::Tiling;
 use stages::{Schedule, Stage};
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 use tuning::CodeTarget;
 pub use tuning::{Policy, Tuning, Warpgroups};
@@ -188,40 +188,6 @@ struct LaunchedStage<'a> {
     launches: Range<usize>,
 }
 
-/// The parameters of a function, and the arguments that they get.
-#[derive(Default)]
-struct Signature {
-    parameters: Vec<String>,
-    arguments: Vec<Argument>,
-    /// What the function takes as numbers behind them, `m0` and on.
-    numbers: Vec<i64>,
-}
-
-/// The statements of a function.
-struct FunctionBody {
-    /// Whether it records faults.
-    faults: bool,
-    /// Registers of a thread, if not the default.
-    registers: Option<u32>,
-    /// What is before the function waits for the launches ahead of it.
-    ahead: String,
-    text: String,
-}
-
-impl From<Emitter<'_>> for FunctionBody {
-    fn from(e: Emitter<'_>) -> FunctionBody {
-        let text = e.text();
-        FunctionBody { faults: e.faults, registers: e.registers, ahead: e.ahead, text }
-    }
-}
-
-impl Signature {
-    fn push(&mut self, parameter: String, argument: Argument) {
-        self.parameters.push(parameter);
-        self.arguments.push(argument);
-    }
-}
-
 struct Generator<'a> {
     plan: &'a Plan,
     library: &'a Library,
@@ -307,23 +273,6 @@ impl<'a> Generator<'a> {
         Ok(Generator { plan, library, target, stored, out, scratch, names, forms, tiling })
     }
 
-    /// Decides how each kernel is generated. The nodes of those whose extents are arguments come first in the record of a fault: their
-    /// numbers depend on no extent.
-    fn read_forms(&mut self, open: &OpenExtents<'_>) {
-        for k in 0..=self.plan.kernels.len() {
-            let outputs = if k < self.plan.kernels.len() { self.stores(k) } else { self.copies() };
-            let form = (!outputs.is_empty()).then(|| {
-                let nodes = self.plan.kernels.get(k).map_or(&[][..], |kernel| &kernel.nodes);
-                self.form_of(open, &|v| nodes.contains(&v.node), &outputs)
-            });
-            let first_node = self.out.nodes.len();
-            if let Some(KernelForm::Open(kernel, _)) = &form {
-                self.name_nodes(&kernel.program);
-            }
-            self.forms.push(form.map(|form| (form, first_node)));
-        }
-    }
-
     /// Notes the names of nodes for the record of a fault.
     fn name_nodes(&mut self, program: &Program) {
         for node in &program.nodes {
@@ -389,7 +338,9 @@ impl<'a> Generator<'a> {
         let form = self.forms.get_mut(k).and_then(Option::take);
         if let Some((form, first_node)) = form {
             match (form, open) {
-                (KernelForm::Open(kernel, stages), Some(open)) => {
+                (KernelForm::Open(kernel, stages), Some(open))
+                    if !open.is_vector(&kernel, &stages) =>
+                {
                     let site = KernelSite { number: k, name, first_node, once };
                     let end = self.launch_open(site, open, &kernel, &stages)?;
                     self.out.arena = self.out.arena.max(end);
@@ -397,7 +348,9 @@ impl<'a> Generator<'a> {
                 }
                 (KernelForm::PerExtents(why), _) => {
                     let what = format!("kernel {k} (`{name}`)");
-                    self.out.notes.push(format!("{what} is compiled for each set of extents: {why}"));
+                    self.out
+                        .notes
+                        .push(format!("{what} is compiled for each set of extents: {why}"));
                 }
                 (KernelForm::Known | KernelForm::Open(..), _) => {}
             }
@@ -625,79 +578,6 @@ impl<'a> Generator<'a> {
         }
         Ok(())
     }
-
-    /// The launch of a function whose body an emitter has written.
-    fn assembled(
-        &mut self,
-        site: KernelSite<'_>,
-        what: String,
-        body: FunctionBody,
-        mut signature: Signature,
-        grid: GridSize,
-    ) -> Result<Launch, BackendError> {
-        let GridSize { blocks, threads: block } = grid;
-        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
-        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
-        if body.faults {
-            signature.push("GLOBAL(unsigned long long) fault".into(), Argument::fault());
-        }
-        let numbers = (0..signature.numbers.len()).map(|i| format!("long long m{i}"));
-        signature.parameters.extend(numbers);
-        let parameters = signature.parameters.join(", ");
-        let text = format!("({parameters}) {{\n{}{WAIT}{}}}\n", body.ahead, body.text);
-        let function = self.function_name(format!("{block} {text}"), site.name);
-        let limits = match body.registers {
-            Some(registers) => format!("{block}, {registers}"),
-            None => block.to_string(),
-        };
-        let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
-        Ok(Launch {
-            function,
-            source,
-            grid: [grid, 1, 1],
-            block,
-            arguments: signature.arguments,
-            numbers: signature.numbers,
-            kernel: site.number,
-            fallback: None,
-        })
-    }
-
-    /// The name of a function of this text. Where extents are open it depends on the text alone: sets of extents have functions in common.
-    fn function_name(&mut self, text: String, of: &str) -> String {
-        if let Some(known) = self.names.get(&text) {
-            return known.clone();
-        }
-        let mut name = format!("kernel_{}_{}", self.names.len(), identifier(of));
-        if !self.forms.is_empty() {
-            let mut hasher = DefaultHasher::new();
-            hasher.write(text.as_bytes());
-            name = format!("kernel_{:016x}", hasher.finish());
-            while self.names.values().any(|other| *other == name) {
-                name.push('_');
-            }
-        }
-        self.names.insert(text, name.clone());
-        name
-    }
-
-    /// What a function is, for its reader.
-    fn describe(&self, k: usize, kernel: &KernelProgram, stage: &Stage) -> String {
-        let (kernel, ty) = (self.kernel_words(k), kernel.program.ty(stage.value));
-        format!("{kernel}: {ty}, {}.", stage.schedule.words())
-    }
-
-    /// A kernel of the plan and what it computes.
-    fn kernel_words(&self, k: usize) -> String {
-        match self.plan.kernels.get(k) {
-            Some(kernel) => {
-                let name = |n: &NodeId| self.library.node_name(&self.plan.program, *n);
-                let nodes: Vec<_> = kernel.nodes.iter().map(name).collect();
-                format!("Kernel `{}` of {}", kernel.name, nodes.join(", "))
-            }
-            None => "An output that is there already".into(),
-        }
-    }
 }
 
 /// Whether it is constant during a run, and large enough for prefetching to pay.
@@ -705,9 +585,4 @@ fn is_weight(place: Place, bytes: u64) -> bool {
     matches!(place, Place::Constant(_) | Place::Transposed(_) | Place::Kept(_))
         && place.is_aligned()
         && bytes >= LEAST_AHEAD
-}
-
-/// A name of C++ from a kernel's.
-fn identifier(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

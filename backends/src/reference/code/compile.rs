@@ -113,9 +113,8 @@ pub fn open_meaning(
     let known = |t: &Type| t.shape.iter().map(|_| 0).collect();
     let shapes: Vec<Vec<usize>> = params.iter().map(|p| known(p.1)).collect();
     let all = params.iter().zip(&shapes);
-    let all: Vec<MeaningParam> = all
-        .map(|((name, ty), shape)| MeaningParam { name, dtype: ty.dtype, shape })
-        .collect();
+    let all: Vec<MeaningParam> =
+        all.map(|((name, ty), shape)| MeaningParam { name, dtype: ty.dtype, shape }).collect();
     let mut c = MeaningCompiler::new(meaning, &all, env);
     c.open = Some(OpenNumbers {
         variables: vec![],
@@ -336,7 +335,8 @@ impl<'a> MeaningCompiler<'a> {
         let is_number = list.unravelled.is_some();
         let extents = if is_number { self.extents_of(input, &shape) } else { None };
         let otherwise = r.otherwise.as_deref().map(|e| self.expr(e)).transpose()?;
-        let linear = list.unravelled.filter(|(_, s)| Some(s) == extents.as_ref()).map(|(offset, _)| offset);
+        let linear =
+            list.unravelled.filter(|(_, s)| Some(s) == extents.as_ref()).map(|(offset, _)| offset);
         let index = list.items;
         Ok(if dtype.is_float() {
             let otherwise = otherwise.map(real).transpose()?;
@@ -494,24 +494,24 @@ fn kind_of_constant(e: &Expr) -> NumberKind {
 }
 
 impl MeaningCompiler<'_> {
-  fn constant(&mut self, v: Val, kind: NumberKind) -> Option<Comp> {
-    Some(match v {
-        Val::Attr(Attr::Int(e)) => Comp::Int(self.number(&e)?, kind),
-        Val::Attr(Attr::Ints(v)) => {
-            let items: Option<Vec<Int>> = v.iter().map(|e| self.number(e)).collect();
-            Comp::List(items?.into())
-        }
-        Val::Attr(Attr::Float(b)) => Comp::Real(Real::Const(f64::from_bits(b))),
-        Val::Attr(Attr::Bool(b)) => Comp::Truth(Truth::Const(b)),
-        Val::Attr(Attr::Str(s)) => Comp::Word(s),
-        Val::Attr(Attr::DType(d)) => Comp::DType(d),
-        Val::Truth(t) => Comp::Truth(Truth::Const(t?)),
-        Val::Truths(t) => {
-            let t: Option<Vec<Truth>> = t.into_iter().map(|t| t.map(Truth::Const)).collect();
-            Comp::Truths(t?)
-        }
-        // Known entries are constants; there is no list of real numbers to index with a variable.
-        Val::Attr(Attr::Floats(_)) => return None,
-    })
-  }
+    fn constant(&mut self, v: Val, kind: NumberKind) -> Option<Comp> {
+        Some(match v {
+            Val::Attr(Attr::Int(e)) => Comp::Int(self.number(&e)?, kind),
+            Val::Attr(Attr::Ints(v)) => {
+                let items: Option<Vec<Int>> = v.iter().map(|e| self.number(e)).collect();
+                Comp::List(items?.into())
+            }
+            Val::Attr(Attr::Float(b)) => Comp::Real(Real::Const(f64::from_bits(b))),
+            Val::Attr(Attr::Bool(b)) => Comp::Truth(Truth::Const(b)),
+            Val::Attr(Attr::Str(s)) => Comp::Word(s),
+            Val::Attr(Attr::DType(d)) => Comp::DType(d),
+            Val::Truth(t) => Comp::Truth(Truth::Const(t?)),
+            Val::Truths(t) => {
+                let t: Option<Vec<Truth>> = t.into_iter().map(|t| t.map(Truth::Const)).collect();
+                Comp::Truths(t?)
+            }
+            // Known entries are constants; there is no list of real numbers to index with a variable.
+            Val::Attr(Attr::Floats(_)) => return None,
+        })
+    }
 }

@@ -248,7 +248,11 @@ pub(crate) fn fold(
         expr::Monoid::Mean => {
             let sum = Reduce { monoid: Monoid::Sum, over, dtype: None, body: real(body)? };
             let sum = Box::new(Real::Reduce(Box::new(sum)));
-            return Ok(Comp::Real(Real::Binary(RealOp::Div, sum, Box::new(real(Comp::Int(count, NumberKind::Index))?))));
+            return Ok(Comp::Real(Real::Binary(
+                RealOp::Div,
+                sum,
+                Box::new(real(Comp::Int(count, NumberKind::Index))?),
+            )));
         }
     };
     Ok(match body {

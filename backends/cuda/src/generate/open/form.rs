@@ -88,11 +88,7 @@ impl Form {
     }
 
     /// Quotient and remainder, if both are linear forms: the multiples of the divisor leave, and the rest is within one of it.
-    pub fn divided(
-        &self,
-        by: &Extent,
-        count: &dyn Fn(Variable) -> Extent,
-    ) -> Option<(Form, Form)> {
+    pub fn divided(&self, by: &Extent, count: &dyn Fn(Variable) -> Extent) -> Option<(Form, Form)> {
         let zero = || Form::number(Extent::from(0));
         let (mut quotient, mut rest) = (zero(), zero());
         match (self.constant.as_const(), by.as_const()) {

@@ -199,8 +199,25 @@ impl<'a> BoundKernel<'a> {
 }
 
 impl Generator<'_> {
+    /// Decides how each kernel is generated. The nodes of those whose extents are arguments come first in the record of a fault: their
+    /// numbers depend on no extent.
+    pub(in crate::generate) fn read_forms(&mut self, open: &OpenExtents<'_>) {
+        for k in 0..=self.plan.kernels.len() {
+            let outputs = if k < self.plan.kernels.len() { self.stores(k) } else { self.copies() };
+            let form = (!outputs.is_empty()).then(|| {
+                let nodes = self.plan.kernels.get(k).map_or(&[][..], |kernel| &kernel.nodes);
+                self.form_of(open, &|v| nodes.contains(&v.node), &outputs)
+            });
+            let first_node = self.out.nodes.len();
+            if let Some(KernelForm::Open(kernel, _)) = &form {
+                self.name_nodes(&kernel.program);
+            }
+            self.forms.push(form.map(|form| (form, first_node)));
+        }
+    }
+
     /// How the code of a kernel is generated where the plan's extents are open.
-    pub(in crate::generate) fn form_of(
+    fn form_of(
         &self,
         open: &OpenExtents<'_>,
         inside: &dyn Fn(Value) -> bool,

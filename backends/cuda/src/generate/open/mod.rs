@@ -13,7 +13,7 @@ mod stages;
 use mlc_backends::symbols::SymbolBindings;
 use mlc_dsl::plan::Plan;
 pub use program::OpenProgram;
-pub use stages::{OpenStage, stages};
+pub use stages::{OpenSchedule, OpenStage, stages};
 
 /// Where the extents of a bound plan come from.
 pub struct OpenExtents<'a> {
@@ -21,6 +21,16 @@ pub struct OpenExtents<'a> {
     pub plan: &'a Plan,
     /// Their values.
     pub symbols: &'a SymbolBindings,
+}
+
+impl OpenExtents<'_> {
+    /// Whether a kernel has a product, and every symbol in its extents is 1. Its code is then that of known extents, by which such a product
+    /// is a vector's with a matrix: one text, whatever else the extents of a run are.
+    pub fn is_vector(&self, kernel: &OpenProgram, stages: &[OpenStage]) -> bool {
+        let is_product = |s: &OpenStage| matches!(s.schedule, OpenSchedule::Product(_));
+        stages.iter().any(is_product)
+            && kernel.symbols().iter().all(|symbol| self.symbols.get(symbol) == Some(1))
+    }
 }
 
 /// How the code of a kernel is generated.

@@ -82,7 +82,8 @@ impl Contraction {
             std::mem::swap(&mut rows, &mut columns);
             factors.swap(0, 1);
         }
-        let size = |axes: &[usize]| product(&axes.iter().map(|&a| shape[a].clone()).collect::<Vec<_>>());
+        let size =
+            |axes: &[usize]| product(&axes.iter().map(|&a| shape[a].clone()).collect::<Vec<_>>());
         let deep = product(&extents(kernel, v, &over));
         let sizes = [size(&rows), size(&columns), deep];
         let is_worth = sizes.iter().all(|n| n.as_const().is_none_or(|n| n >= LEAST));
@@ -143,12 +144,7 @@ struct Factor<'p> {
 
 impl OpenProduct {
     /// The product at new variables of a function.
-    pub fn new(
-        e: &mut OpenEmitter<'_>,
-        value: Value,
-        c: &Contraction,
-        tf32: bool,
-    ) -> OpenProduct {
+    pub fn new(e: &mut OpenEmitter<'_>, value: Value, c: &Contraction, tf32: bool) -> OpenProduct {
         let kernel = e.kernel;
         let shape = kernel.shape(value).to_vec();
         let own: Axes = shape.iter().map(|n| (e.variable(n).0, n.clone())).collect();
@@ -245,8 +241,7 @@ impl OpenProduct {
         };
         let element = self.mainloop.element;
         let depth = self.mainloop.tiling.step;
-        let layout =
-            TileLayout { name, element, depth, lines, by_step: true, is_swizzled: false };
+        let layout = TileLayout { name, element, depth, lines, by_step: true, is_swizzled: false };
         let found = self.in_memory(e, side);
         let runs = |axes: &Axes| {
             let last = axes.iter().rev().find(|a| !a.1.is(1));
@@ -372,12 +367,7 @@ impl OpenProduct {
     }
 
     /// Writes the loop over tiles that pass through registers: while one is multiplied, the next one is loaded.
-    fn through_registers(
-        &self,
-        e: &mut OpenEmitter<'_>,
-        left: &Factor<'_>,
-        right: &Factor<'_>,
-    ) {
+    fn through_registers(&self, e: &mut OpenEmitter<'_>, left: &Factor<'_>, right: &Factor<'_>) {
         let (kind, deep) = (e.index, self.mainloop.tiling.step);
         for f in [left, right] {
             let (name, real) = (f.layout.name, f.layout.element.name());

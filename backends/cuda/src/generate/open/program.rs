@@ -10,6 +10,7 @@ use mlc_dsl::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, 
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What a kernel computes, at any extents.
 pub struct OpenProgram {
@@ -51,7 +52,9 @@ impl OpenProgram {
                     let callable = library.call(*call);
                     let name = &callable.name;
                     if matches!(callable.kind, CallKind::Extern(_)) || procedures::is_known(name) {
-                        return Err(format!("`{name}` is a procedure, which is cut for its extents"));
+                        return Err(format!(
+                            "`{name}` is a procedure, which is cut for its extents"
+                        ));
                     }
                     if callable.recurrence.is_some() {
                         return Err(format!("the steps of `{name}` are cut for its extents"));
@@ -94,6 +97,16 @@ impl OpenProgram {
     /// The type of a value's elements.
     pub fn dtype(&self, v: Value) -> DType {
         self.program.ty(v).dtype
+    }
+
+    /// The symbols in its extents.
+    pub fn symbols(&self) -> BTreeSet<Arc<str>> {
+        let types = self.program.nodes.iter().flat_map(|n| &n.types).flat_map(|t| &t.shape);
+        let variables = self.codes.iter().flatten().flat_map(|c| &c.variables);
+        let of_codes = variables.map(|v| match v {
+            OpenVariable::Index(n) | OpenVariable::Number(n) => n,
+        });
+        types.chain(of_codes).flat_map(Extent::symbols).collect()
     }
 
     /// The values of all nodes.

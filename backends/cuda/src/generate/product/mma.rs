@@ -95,12 +95,7 @@ fn matrices_of_columns(e: &mut impl ElementWriter, right: &TileLayout, columns: 
 }
 
 /// Writes the steps of a tile.
-pub fn multiply(
-    e: &mut impl ElementWriter,
-    p: &Mainloop,
-    left: &TileLayout,
-    right: &TileLayout,
-) {
+pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
     let (rows, columns) = fragments(p);
     let bytes = |b: Int8Factors| {
         let [a, b] = b.types.map(|d| if d == DType::U8 { "u8" } else { "s8" });

@@ -2,9 +2,9 @@
 
 use super::super::emit::{ElementWriter, Emitter, coordinates, vector_width};
 use super::super::spelling as spell;
-use super::{Mainloop, Product};
 use super::smem_pipeline::{TileElement, TileLayout};
 use super::tile_config::SIDE;
+use super::{Mainloop, Product};
 
 /// Elements that a thread reads from shared memory at once, of so many.
 fn at_once(elements: i64, double: bool) -> i64 {
@@ -66,12 +66,7 @@ pub fn open_unrolled(e: &mut impl ElementWriter, name: &str, count: i64) {
 }
 
 /// Writes the steps of a tile; several at once where the steps of a line lie side by side.
-pub fn multiply(
-    e: &mut impl ElementWriter,
-    p: &Mainloop,
-    left: &TileLayout,
-    right: &TileLayout,
-) {
+pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
     let (t, real) = (p.tiling, spell::real(p.double));
     let steps = if left.by_step && right.by_step { 1 } else { p.element.widest() };
     let depth = p.tiling.step;

@@ -234,7 +234,8 @@ impl<'a> FactorTile<'a> {
     }
 
     fn turns(&self) -> i64 {
-        (self.layout.lines * self.layout.depth / self.width + i64::from(THREADS) - 1) / i64::from(THREADS)
+        (self.layout.lines * self.layout.depth / self.width + i64::from(THREADS) - 1)
+            / i64::from(THREADS)
     }
 
     /// Whether the last turn has fewer accesses than threads.
@@ -292,7 +293,12 @@ impl<'a> FactorTile<'a> {
 
     /// Declares the shared array for so many tiles that are copied.
     pub fn declare_copied(&self, e: &mut Emitter<'_>, tiles: i64) {
-        e.line(format!("SHARED({}, {}, {});", self.layout.element.name(), self.layout.name, tiles * self.layout.tile()));
+        e.line(format!(
+            "SHARED({}, {}, {});",
+            self.layout.element.name(),
+            self.layout.name,
+            tiles * self.layout.tile()
+        ));
     }
 
     /// Writes the loop that begins to copy from the step `next` of the depth on, before `end`, to the tile `to`; what lies outside is 0.

@@ -134,7 +134,10 @@ pub fn declare_large(
     tiles: i64,
 ) {
     let name = left.layout.element.name();
-    e.line(format!("LARGE_SHARED({name}, left, {});", tiles * (left.layout.tile() + right.layout.tile())));
+    e.line(format!(
+        "LARGE_SHARED({name}, left, {});",
+        tiles * (left.layout.tile() + right.layout.tile())
+    ));
     e.line(format!("auto right = left + {};", tiles * left.layout.tile()));
 }
 
