@@ -49,7 +49,8 @@ fn each_read(r: &Real, show: &mut dyn FnMut(&Int)) {
 }
 
 impl Contraction {
-    /// A value as a sum of products that is worth tiles, whatever its open extents are. Its last axis is among the columns.
+    /// A value as a convolution, or as a sum of products that is worth tiles, whatever its open extents are. Its last axis is among the
+    /// columns.
     pub fn recognise(kernel: &OpenProgram, v: Value) -> Option<Contraction> {
         let code = kernel.code(v)?;
         let Body::Real(Real::Reduce(sum)) = &code.body else { return None };
@@ -87,7 +88,8 @@ impl Contraction {
         let deep = product(&extents(kernel, v, &over));
         let sizes = [size(&rows), size(&columns), deep];
         let is_worth = sizes.iter().all(|n| n.as_const().is_none_or(|n| n >= LEAST));
-        let is_one = any[0] && any[1] && is_worth && !batch.contains(&last);
+        let has_tiles = is_worth && !batch.contains(&last);
+        let is_one = any[0] && any[1] && (has_tiles || is_convolution);
         is_one.then_some(Contraction { batch, rows, columns, over, factors, is_convolution })
     }
 }
