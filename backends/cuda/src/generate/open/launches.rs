@@ -227,7 +227,7 @@ impl Generator<'_> {
         match program {
             Ok(None) => KernelForm::Known,
             Ok(Some(program)) => match stages(&program) {
-                Ok(stages) => KernelForm::Open(program, stages),
+                Ok(stages) => KernelForm::Open(Box::new(program), stages),
                 Err(why) => KernelForm::PerExtents(why),
             },
             Err(why) => KernelForm::PerExtents(why),

@@ -38,7 +38,7 @@ pub enum KernelForm {
     /// From known extents, whatever the symbols are: none of its extents is open.
     Known,
     /// Its open extents are arguments.
-    Open(OpenProgram, Vec<OpenStage>),
+    Open(Box<OpenProgram>, Vec<OpenStage>),
     /// For each set of extents: why.
     PerExtents(String),
 }

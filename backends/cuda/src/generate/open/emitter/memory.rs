@@ -15,8 +15,8 @@ impl OpenEmitter<'_> {
         let shape = self.kernel.shape(v);
         let strides = (0..shape.len()).map(|k| product(&shape[k + 1..]));
         let zero = Form::number(Extent::from(0));
-        let all = index.iter().zip(strides).zip(shape).filter(|(_, n)| !n.is(1));
-        let sum = all.fold(Some(zero), |sum, ((i, stride), _)| sum?.plus(i, &stride));
+        let mut all = index.iter().zip(strides).zip(shape).filter(|(_, n)| !n.is(1));
+        let sum = all.try_fold(zero, |sum, ((i, stride), _)| sum.plus(i, &stride));
         sum.expect("the elements of a value are counted by an extent")
     }
 
