@@ -40,7 +40,9 @@ pub const ROWS: [&str; 9] = [
 ];
 
 /// Products of two factors, with what precedes and follows them.
-pub const PRODUCTS: [&str; 8] = [
+pub const PRODUCTS: [&str; 9] = [
+    "def f(x: f32[2, n, 32], w: f32[32, 48], v: f32[48, 32], b: f32[32]) -> f32[2, n, 32]
+       = softmax(x + tanh(x @ w) @ v, axis=2) * b",
     "def f(x: f32[n, 64], w: f32[64, 40], b: f32[40]) -> f32[n, 40] = relu(x @ w + b)",
     "def f(x: f32[2, n, 64], w: f32[64, 48]) -> f32[2, n, 48] = x @ w",
     "def f(x: f16[n, 64], w: f16[64, 48]) -> f16[n, 48] = x @ w",
