@@ -32,6 +32,8 @@ struct State {
     /// By address; of 16 bytes, so that every access of 16 bytes is aligned.
     memory: HashMap<u64, Vec<u128>>,
     units: Vec<Option<Unit>>,
+    /// The functions that were ever loaded, in order: their names and texts.
+    loaded: Vec<(String, String)>,
     products: HashMap<u64, (LibraryOp, Vec<Address>)>,
     multiplications: usize,
     prepared: u64,
@@ -74,6 +76,11 @@ impl Emulated {
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// The functions that were loaded since this was asked for: their names and texts.
+    pub fn loaded(&self) -> Vec<(String, String)> {
+        self.with(|s| std::mem::take(&mut s.loaded))
     }
 
     /// How many allocations, modules and products are left.
@@ -325,6 +332,8 @@ impl Driver for Emulated {
         })?;
         self.with(|s| {
             s.units.push(Some(unit));
+            let own = |(name, text): (&str, &str)| (name.to_string(), text.to_string());
+            s.loaded.extend(code.functions().map(own));
             Ok(Module(s.units.len() as u64 - 1))
         })
     }
@@ -335,7 +344,7 @@ impl Driver for Emulated {
     }
 
     fn launch(&self, _: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
-        let &Invocation { module, function, grid, block, arguments, .. } = what;
+        let &Invocation { module, function, grid, block, arguments, numbers, .. } = what;
         self.with(|s| {
             let regions = arguments
                 .iter()
@@ -344,7 +353,7 @@ impl Driver for Emulated {
             let unit = s.units.get(module.0 as usize).and_then(Option::as_ref);
             let unit = unit.ok_or_else(|| failed("launch", "this is not loaded"))?;
             // SAFETY: every region is allocated, and the lock keeps it.
-            let done = unsafe { unit.launch(function, grid, block, &regions) };
+            let done = unsafe { unit.launch_with(function, grid, block, &regions, numbers) };
             done.map_err(|e| failed("launch", e))
         })
     }

@@ -17,6 +17,7 @@ pub struct BoundLaunch {
     pub block: u32,
     pub shared: u32,
     pub arguments: Vec<(Address, u64)>,
+    pub numbers: Vec<i64>,
     pub is_cooperative: bool,
     /// Whether its blocks have little shared memory, so that they fit beside others.
     pub is_light: bool,
@@ -37,6 +38,7 @@ impl BoundLaunch {
             block: launch.block,
             shared: launch.large_bytes() as u32,
             arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
+            numbers: launch.numbers.clone(),
             is_cooperative: launch.is_cooperative(),
             is_light: launch.shared_bytes().is_some_and(|bytes| bytes <= LIGHT),
             fallback: fallback.map(Box::new),

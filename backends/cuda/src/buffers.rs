@@ -231,6 +231,13 @@ impl Buffers {
         })
     }
 
+    /// Bytes on the device, those of constants aside, which plans share.
+    pub fn bytes(&self) -> u64 {
+        let own = [&self.arena, &self.kept, &self.fault];
+        let own = own.into_iter().chain(self.inputs.iter().flatten()).chain(self.outputs.values());
+        own.chain(&self.grid).chain(&self.counts).map(|m| m.bytes).sum()
+    }
+
     /// The address of a place, if it has so many bytes.
     pub fn address(&self, place: Place, bytes: u64) -> Option<Address> {
         match place {

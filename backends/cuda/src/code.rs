@@ -10,30 +10,38 @@ const TOGETHER: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub struct Code<'a> {
     names: HashSet<&'a str>,
-    texts: Vec<&'a str>,
+    functions: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Code<'a> {
     /// Adds a function that needs nothing but [`PRELUDE`](crate::PRELUDE), unless one of its name is there.
     pub fn add(&mut self, name: &'a str, text: &'a str) {
         if self.names.insert(name) {
-            self.texts.push(text);
+            self.functions.push((name, text));
         }
+    }
+
+    /// Each function's name and text.
+    pub fn functions(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.functions.iter().copied()
     }
 
     /// All functions as one translation unit.
     pub fn unit(&self) -> String {
-        unit(&self.texts)
+        unit(&self.functions)
     }
 
     /// All functions as translation units of a few each, which may be compiled at the same time.
     pub fn units(&self) -> Vec<String> {
-        self.texts.chunks(TOGETHER).map(unit).collect()
+        self.functions.chunks(TOGETHER).map(unit).collect()
     }
 }
 
-fn unit(texts: &[&str]) -> String {
-    std::iter::once(&crate::PRELUDE).chain(texts).copied().collect::<Vec<_>>().join("\n")
+fn unit(functions: &[(&str, &str)]) -> String {
+    std::iter::once(crate::PRELUDE)
+        .chain(functions.iter().map(|f| f.1))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct Invocation<'a> {
     pub shared: u32,
     /// Pointers, each with the bytes that the function may touch there.
     pub arguments: &'a [(Address, u64)],
+    /// The numbers behind them, of 64 bits each.
+    pub numbers: &'a [i64],
 }
 
 /// Whether a device has a library of some kind.

@@ -1,8 +1,9 @@
-//! Plans with dynamic shapes: launches are generated for each shape of the inputs when it is first run.
+//! Plans with dynamic shapes: launches are made for each set of extents when it is first run, of functions that the sets share.
 
 use crate::buffers::DeviceConstants;
 use crate::driver::Driver;
-use crate::generate::Tuning;
+use crate::function_cache::{CODE_BYTES, FunctionCache};
+use crate::generate::{OpenExtents, Tuning};
 use crate::launch::Launches;
 use crate::session::LaunchedPlan;
 use mlc_backends::device::DriverError;
@@ -13,11 +14,42 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Shapes whose launches are cached.
-const KEPT: usize = 16;
+/// Bytes of the sets of extents that stay ready, besides the one that was run last.
+const READY_BYTES: u64 = 1 << 30;
 
-/// The code generator for a plan of known shapes.
-pub type Generate = fn(&Plan, &Library, Tuning) -> Result<Launches, BackendError>;
+/// The code generator for a plan of known shapes, given where they come from if some are open.
+pub type Generate =
+    fn(&Plan, Option<&OpenExtents<'_>>, &Library, Tuning) -> Result<Launches, BackendError>;
+
+/// A plan that is ready for a set of extents.
+struct Ready {
+    symbols: SymbolBindings,
+    plan: Arc<LaunchedPlan>,
+    bytes: u64,
+}
+
+/// Those that are kept, in the order of their last use.
+#[derive(Default)]
+struct ReadyPlans(Vec<Ready>);
+
+impl ReadyPlans {
+    /// The one of these symbols, which is now used last.
+    fn used(&mut self, symbols: &SymbolBindings) -> Option<Arc<LaunchedPlan>> {
+        let at = self.0.iter().position(|r| r.symbols == *symbols)?;
+        let ready = self.0.remove(at);
+        self.0.push(ready);
+        self.0.last().map(|r| r.plan.clone())
+    }
+
+    /// Adds one; those that were not used the longest go until the others take so many bytes.
+    fn add(&mut self, symbols: &SymbolBindings, plan: &Arc<LaunchedPlan>, most: u64) {
+        let mut left: u64 = self.0.iter().map(|r| r.bytes).sum();
+        while left > most {
+            left -= self.0.remove(0).bytes;
+        }
+        self.0.push(Ready { symbols: symbols.clone(), plan: plan.clone(), bytes: plan.bytes() });
+    }
+}
 
 /// A plan ready to run on inputs of any shape that it takes.
 pub struct DynamicShapePlan {
@@ -29,8 +61,10 @@ pub struct DynamicShapePlan {
     driver: Arc<dyn Driver>,
     /// On the device once, whatever the number of shapes.
     constants: Arc<DeviceConstants>,
-    /// By the symbols' values, in order of first use.
-    kept: Mutex<Vec<(SymbolBindings, Arc<LaunchedPlan>)>>,
+    functions: FunctionCache,
+    /// Bytes of the sets of extents that stay ready.
+    most: u64,
+    kept: Mutex<ReadyPlans>,
 }
 
 impl DynamicShapePlan {
@@ -44,16 +78,25 @@ impl DynamicShapePlan {
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
         let constants = DeviceConstants::new(driver.clone(), plan.program.consts.clone());
         let constants = Arc::new(constants);
-        let kept = Mutex::default();
-        let plan = plan.clone();
-        let shaped = DynamicShapePlan { plan, fixed, library, generate, driver, constants, kept };
+        let functions = FunctionCache::new(driver.clone(), CODE_BYTES);
+        let shaped = DynamicShapePlan {
+            plan: plan.clone(),
+            fixed,
+            library,
+            generate,
+            driver,
+            constants,
+            functions,
+            most: READY_BYTES,
+            kept: Mutex::default(),
+        };
         if fixed {
             shaped.ready(&SymbolBindings::default())?;
         }
         Ok(shaped)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Vec<(SymbolBindings, Arc<LaunchedPlan>)>> {
+    fn kept(&self) -> MutexGuard<'_, ReadyPlans> {
         self.kept.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -64,32 +107,31 @@ impl DynamicShapePlan {
 
     /// The launches for these symbols, generated now or before.
     fn ready(&self, symbols: &SymbolBindings) -> Result<Arc<LaunchedPlan>, BackendError> {
-        if let Some((_, known)) = self.kept().iter().find(|(s, _)| s == symbols) {
-            return Ok(known.clone());
+        if let Some(known) = self.kept().used(symbols) {
+            return Ok(known);
         }
         let (generate, tuning) = self.generate;
         let launches = match self.fixed {
-            true => generate(&self.plan, &self.library, tuning)?,
+            true => generate(&self.plan, None, &self.library, tuning)?,
             false => {
                 let bound = self.plan.bound(&self.library, &|s| symbols.get(s));
-                generate(&bound, &self.library, tuning)?
+                let open = OpenExtents { plan: &self.plan, symbols };
+                generate(&bound, Some(&open), &self.library, tuning)?
             }
         };
-        let load = || LaunchedPlan::sharing(launches.clone(), self.driver.clone(), &self.constants);
+        let (constants, functions) = (&self.constants, &self.functions);
+        let load =
+            || LaunchedPlan::sharing(launches.clone(), self.driver.clone(), constants, functions);
         let fresh = match load() {
-            // Memory of other shapes, unless they are running, comes back before it is asked for again.
-            Err(BackendError::Device(DriverError::Memory { .. })) if !self.kept().is_empty() => {
-                self.kept().clear();
+            // Memory of other sets, unless they are running, comes back before it is asked for again.
+            Err(BackendError::Device(DriverError::Memory { .. })) if !self.kept().0.is_empty() => {
+                self.kept().0.clear();
                 load()?
             }
             other => other?,
         };
         let fresh = Arc::new(fresh);
-        let mut all = self.kept();
-        if all.len() >= KEPT {
-            all.remove(0);
-        }
-        all.push((symbols.clone(), fresh.clone()));
+        self.kept().add(symbols, &fresh, self.most);
         Ok(fresh)
     }
 }
@@ -101,7 +143,7 @@ impl Executable for DynamicShapePlan {
 
     fn allocated(&self) -> Option<Allocated> {
         let mut out = Allocated::default();
-        for own in self.kept().iter().filter_map(|(_, ready)| ready.allocated()) {
+        for own in self.kept().0.iter().filter_map(|ready| ready.plan.allocated()) {
             out.arena += own.arena;
             out.results += own.results;
         }
@@ -109,7 +151,16 @@ impl Executable for DynamicShapePlan {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.kept().iter().flat_map(|(_, ready)| ready.notes()).collect()
+        let kept = self.kept();
+        let all = kept.0.iter().flat_map(|ready| ready.plan.notes());
+        // Sets of extents have most of them in common.
+        let mut notes: Vec<String> = vec![];
+        all.for_each(|note| {
+            if !notes.contains(&note) {
+                notes.push(note)
+            }
+        });
+        notes
     }
 
     fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
@@ -218,7 +269,12 @@ mod tests {
     }
 
     /// One launch that reads the input and the constant.
-    fn generate(plan: &Plan, _: &Library, _: Tuning) -> Result<Launches, BackendError> {
+    fn generate(
+        plan: &Plan,
+        _: Option<&OpenExtents<'_>>,
+        _: &Library,
+        _: Tuning,
+    ) -> Result<Launches, BackendError> {
         let (name, ty) = &plan.program.inputs[0];
         let shape = ty.known_shape().expect("bound");
         let bytes = shape[0] as u64;
@@ -226,7 +282,8 @@ mod tests {
         let port = Port { name: name.clone(), dtype: ty.dtype, shape };
         let launch = Launch {
             function: "f".into(),
-            source: String::new(),
+            // Plans of a few elements have functions of their own, larger ones have one in common.
+            source: format!("f{}", shape_of_text(bytes)),
             grid: [1; 3],
             block: 1,
             arguments: vec![
@@ -234,6 +291,7 @@ mod tests {
                 argument(Place::Constant(ConstId(0)), CONSTANT, false),
                 argument(Place::Output(0), bytes, true),
             ],
+            numbers: vec![],
             kernel: 0,
             fallback: None,
         };
@@ -244,6 +302,11 @@ mod tests {
             outputs: vec![(port, Place::Output(0))],
             ..Launches::default()
         })
+    }
+
+    /// What the text of the function says of its elements.
+    fn shape_of_text(bytes: u64) -> u64 {
+        bytes.min(100)
     }
 
     fn vector(n: usize) -> Tensor {
@@ -268,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_are_kept_for_so_many_shapes_and_share_the_constants() {
+    fn sets_of_extents_share_constants_and_functions() {
         let device = Counter::with_room(u64::MAX);
         let plan = shaped(Extent::sym("n"), &device).expect("is ready");
         assert_eq!(device.counts().loaded, 0);
@@ -276,16 +339,39 @@ mod tests {
             assert_eq!(plan.run(&[vector(n)]).expect("runs")[0].shape(), [n]);
         }
         assert_eq!(device.counts().loaded, 2);
-        for n in 0..40 {
+        for n in [200, 300, 100, 400, 200] {
             plan.run(&[vector(n)]).expect("runs");
         }
         let counts = device.counts();
-        assert_eq!((counts.loaded, counts.modules), (40, KEPT as i64));
+        assert_eq!((counts.loaded, counts.modules), (3, 3));
         assert_eq!(counts.constants, 1);
         drop(counts);
         drop(plan);
         let counts = device.counts();
         assert_eq!((counts.held, counts.modules), (0, 0));
+    }
+
+    #[test]
+    fn the_set_that_was_not_used_the_longest_goes() {
+        let device = Counter::with_room(u64::MAX);
+        let mut plan = shaped(Extent::sym("n"), &device).expect("is ready");
+        plan.run(&[vector(1000)]).expect("runs");
+        // As many bytes as two such sets take.
+        let bytes = plan.kept().0[0].bytes;
+        plan.most = 2 * bytes;
+        let kept = |plan: &DynamicShapePlan| -> Vec<i64> {
+            plan.kept().0.iter().filter_map(|r| r.symbols.get("n")).collect()
+        };
+        for (n, all) in [
+            (999, vec![1000, 999]),
+            (998, vec![1000, 999, 998]),
+            (1000, vec![999, 998, 1000]),
+            (997, vec![998, 1000, 997]),
+        ] {
+            plan.run(&[vector(n)]).expect("runs");
+            assert_eq!(kept(&plan), all);
+        }
+        assert_eq!(device.counts().modules, 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a plan becomes for a device: translation units of CUDA C++, and launches of their functions in order.
 //!
-//! Plain data, in between the generator and whatever executes it. Shapes are known: they are numbers in the code, so a
-//! function takes nothing but pointers.
+//! Plain data, in between the generator and whatever executes it. Fixed extents are numbers in the code; open ones, and what
+//! is computed from them, are numbers that a function takes behind its pointers.
 
 use super::autotune::library_candidate::LibraryCandidate;
 use super::code::Code;
@@ -93,8 +93,10 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: u32,
-    /// Its arguments.
+    /// Its pointer arguments.
     pub arguments: Vec<Argument>,
+    /// The numbers that it takes behind them, of 64 bits each: open extents, and what is computed from them.
+    pub numbers: Vec<i64>,
     /// The kernel of the plan that it belongs to.
     pub kernel: usize,
     /// Launched instead where the device refuses a cooperative launch.
@@ -207,6 +209,8 @@ pub struct Launches {
     pub inputs: Vec<Port>,
     /// The outputs, and where each one comes from: an output of its own, or an input or a constant that it is equal to.
     pub outputs: Vec<(Port, Place)>,
+    /// What a reader should know of how they were made.
+    pub notes: Vec<String>,
     /// Names of the node numbers in fault records: the operator and, if there is one, the imported node's name.
     pub nodes: Vec<String>,
 }
@@ -271,6 +275,7 @@ mod tests {
             grid: [1; 3],
             block: 1,
             arguments: vec![],
+            numbers: vec![],
             kernel: 0,
             fallback: None,
         }

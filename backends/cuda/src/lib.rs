@@ -15,6 +15,7 @@ mod code;
 mod convolution;
 mod driver;
 mod dynamic_shapes;
+mod function_cache;
 mod generate;
 mod launch;
 mod matrix_product;
@@ -101,7 +102,7 @@ impl Backend for Cuda {
         plan: &Plan,
         library: Arc<library::Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        let generate = (generate::launches_for as dynamic_shapes::Generate, self.tuning);
+        let generate = (generate::launches_at as dynamic_shapes::Generate, self.tuning);
         Ok(Box::new(dynamic_shapes::DynamicShapePlan::new(
             plan,
             library,

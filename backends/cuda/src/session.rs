@@ -3,11 +3,10 @@
 use super::autotune::launch_mode::EarlyLaunch;
 use super::autotune::libraries::{LibraryChoices, RunStep};
 use super::bound_launch::{BoundLaunch, MegakernelLaunch, Sequence};
-use super::buffers::{
-    Buffers, FAULT_BYTES, LoadedModule, OwnedGraph, OwnedStream, misplaced, size,
-};
+use super::buffers::{Buffers, FAULT_BYTES, OwnedGraph, OwnedStream, misplaced, size};
 use crate::buffers::DeviceConstants;
 use crate::driver::{Address, Driver, Invocation};
+use crate::function_cache::{CODE_BYTES, FunctionCache, LoadedFunctions};
 use crate::launch::{FAULT_WORDS, Launch, Launches, Place, Port};
 use bytes::Bytes;
 use mlc_backends::device::DriverError;
@@ -52,8 +51,7 @@ pub struct LaunchedPlan {
     pub(super) stream: OwnedStream,
     /// Library calls in place of launches.
     pub(super) choices: LibraryChoices,
-    /// Absent if nothing is launched.
-    module: Option<LoadedModule>,
+    functions: LoadedFunctions,
     pub(super) buffers: Buffers,
 }
 
@@ -68,17 +66,19 @@ impl LaunchedPlan {
         constants: Consts,
     ) -> Result<LaunchedPlan, BackendError> {
         let constants = Arc::new(DeviceConstants::new(driver.clone(), constants));
-        LaunchedPlan::sharing(launches, driver, &constants)
+        let functions = FunctionCache::new(driver.clone(), CODE_BYTES);
+        LaunchedPlan::sharing(launches, driver, &constants, &functions)
     }
 
-    /// The same with constants that other plans use, too, on the same device.
+    /// The same with constants and functions that other plans use, too, on the same device.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn sharing(
+    pub(super) fn sharing(
         launches: Launches,
         driver: Arc<dyn Driver>,
         constants: &Arc<DeviceConstants>,
+        functions: &FunctionCache,
     ) -> Result<LaunchedPlan, BackendError> {
         let buffers = Buffers::new(&launches, &driver, constants)?;
         let once = Sequence::new(&launches.once, &buffers)?;
@@ -99,9 +99,9 @@ impl LaunchedPlan {
             }
         }
         let stream = OwnedStream::new(&driver)?;
-        let module = match once.calls.is_empty() && each.calls.is_empty() {
-            true => None,
-            false => Some(LoadedModule::new(&driver, &launches.code())?),
+        let functions = match once.calls.is_empty() && each.calls.is_empty() {
+            true => LoadedFunctions::default(),
+            false => functions.load(&launches.code())?,
         };
         // One launch is started as fast by itself.
         let is_one = each.calls.len() < 2 || megakernel.is_some();
@@ -118,7 +118,7 @@ impl LaunchedPlan {
             unrecorded: OnceLock::new(),
             stream,
             choices: LibraryChoices::default(),
-            module,
+            functions,
             buffers,
         };
         for numbers in [&plan.buffers.grid, &plan.buffers.counts].into_iter().flatten() {
@@ -137,6 +137,13 @@ impl LaunchedPlan {
         Ok(plan)
     }
 
+    /// Bytes that it keeps for itself: memory on the device, and the texts of its functions on the host.
+    pub(super) fn bytes(&self) -> u64 {
+        let code = self.launches.code();
+        let texts: usize = code.functions().map(|(_, text)| text.len()).sum();
+        self.buffers.bytes() + texts as u64
+    }
+
     /// Clears the record of faults.
     fn clear(&self, sequence: &Sequence) -> Result<(), DriverError> {
         let record = &self.buffers.fault;
@@ -148,14 +155,17 @@ impl LaunchedPlan {
 
     /// Starts a launch; an early one is right behind another one of generated code.
     pub(super) fn launch(&self, call: &BoundLaunch, is_early: bool) -> Result<(), DriverError> {
-        let Some(LoadedModule { module, .. }) = &self.module else { return Ok(()) };
         if let (Some(fallback), Some(_)) = (&call.fallback, call.refused.get()) {
             return self.launch(fallback, false);
         }
         let (on, driver) = (self.stream.stream, &self.driver);
-        let BoundLaunch { function, grid, block, shared, arguments, .. } = call;
-        let (module, grid, block, shared) = (*module, *grid, *block, *shared);
-        let what = Invocation { module, function, grid, block, shared, arguments };
+        let BoundLaunch { function, grid, block, shared, arguments, numbers, .. } = call;
+        let module = self.functions.module(function).ok_or_else(|| {
+            let reason = format!("`{function}` is not among the functions of the plan");
+            DriverError::Call { call: "launch", reason }
+        })?;
+        let (grid, block, shared) = (*grid, *block, *shared);
+        let what = Invocation { module, function, grid, block, shared, arguments, numbers };
         match (call.is_cooperative, is_early) {
             (true, _) => match (driver.launch_cooperative(on, &what), &call.fallback) {
                 (Err(e @ DriverError::Call { .. }), Some(fallback)) => {
@@ -456,7 +466,8 @@ impl Executable for LaunchedPlan {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.variants.clone();
+        let mut notes = self.launches.notes.clone();
+        notes.extend(self.variants.clone());
         notes.extend(self.choices.notes());
         notes.extend(self.megakernel.iter().map(MegakernelLaunch::note));
         let (early, why) = &self.early;

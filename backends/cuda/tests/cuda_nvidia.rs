@@ -28,6 +28,7 @@ fn double() -> Launches {
         grid: [2, 1, 1],
         block: 64,
         arguments: vec![argument(Place::Input(0), false), argument(Place::Output(0), true)],
+        numbers: vec![],
         kernel: 0,
         fallback: None,
     };
@@ -129,7 +130,15 @@ fn blocks_wait_for_each_other(device: &Nvidia) {
     device.clear(on, memory[3].0, 8).expect("cleared");
     let together = |blocks: u32| {
         let (function, grid) = ("together", [blocks, 1, 1]);
-        let what = Invocation { module, function, grid, block: 256, shared: 0, arguments: &memory };
+        let what = Invocation {
+            module,
+            function,
+            grid,
+            block: 256,
+            shared: 0,
+            arguments: &memory,
+            numbers: &[],
+        };
         device.launch_cooperative(on, &what)
     };
     // What they wait at is as it was before, so the second launch goes on with it.
@@ -245,7 +254,15 @@ fn warpgroups_multiply_if_there_is_a_device_that_has_them() {
     for function in ["product_00", "product_01", "product_10", "product_11"] {
         device.clear(on, memory[2].0, memory[2].1).expect("cleared");
         let (grid, shared) = ([1, 1, 1], 2 * 12288);
-        let what = Invocation { module, function, grid, block: 128, shared, arguments: &memory };
+        let what = Invocation {
+            module,
+            function,
+            grid,
+            block: 128,
+            shared,
+            arguments: &memory,
+            numbers: &[],
+        };
         device.launch(on, &what).expect("starts");
         let mut d = vec![0; memory[2].1 as usize];
         device.download(on, &mut [(memory[2].0, &mut d)]).expect("copied");

@@ -21,6 +21,7 @@ fn launch(function: &str, from: Place, to: Place, kernel: usize) -> Launch {
         grid: [1, 1, 1],
         block: 64,
         arguments: vec![argument(from, false), argument(to, true)],
+        numbers: vec![],
         kernel,
         fallback: None,
     }

@@ -65,6 +65,16 @@ fn a_run_uploads_launches_in_order_and_downloads() {
 }
 
 #[test]
+fn numbers_of_a_launch_come_to_its_function() {
+    let recorder = Arc::new(Recorder::default());
+    let (mut launches, consts) = example();
+    launches.each[1].numbers = vec![7, -1, 1 << 40];
+    let plan = session(&recorder, (launches, consts)).expect("is ready");
+    plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
+    assert_eq!(recorder.state().numbers, [("inc4".to_string(), vec![7, -1, 1 << 40])]);
+}
+
+#[test]
 fn a_device_that_cannot_record_is_given_every_launch() {
     let recorder = Arc::new(Recorder::default());
     recorder.state().is_old = true;

@@ -17,6 +17,9 @@ struct Request {
     unsigned block;
     const Region* regions;
     Word count;
+    // What the parameters behind the regions are.
+    const long long* numbers;
+    Word number_count;
     // The blocks that run, of all: from the first one on, up to the last one without it.
     Word first, last;
 };

@@ -15,13 +15,44 @@ struct Count<0, I...> {
 template <class F, F function>
 struct Kernel;
 
-// A function whose parameters are all pointers: the parameter i becomes the memory i.
-template <class... T, void (*function)(Pointer<T>...)>
-struct Kernel<void (*)(Pointer<T>...), function> {
+// What a parameter becomes: a pointer the memory of its number, anything else the number behind the memories.
+template <class T>
+struct Passed {
+    enum { pointers = 0, element = 0, written = 0 };
+    static T of(const Memory*, const long long* numbers, int, int place) { return numbers[place]; }
+};
+template <class T>
+struct Passed<Pointer<T>> {
+    enum { pointers = 1, element = sizeof(T), written = !Plain<T>::constant };
+    static Pointer<T> of(const Memory* memories, const long long*, int place, int) {
+        return Pointer<T>(memories + place, 0);
+    }
+};
+
+template <class... T>
+struct Pointers {
+    enum { count = 0 };
+};
+template <class T, class... Rest>
+struct Pointers<T, Rest...> {
+    enum { count = Passed<T>::pointers + Pointers<Rest...>::count };
+};
+
+// A function whose parameters are pointers, then numbers.
+template <class... T, void (*function)(T...)>
+struct Kernel<void (*)(T...), function> {
+    enum { pointers = Pointers<T...>::count };
+
+    // Of the launch that runs: a unit has one at a time.
+    static const long long*& numbers() {
+        static const long long* of_launch;
+        return of_launch;
+    }
+
     template <int... I>
     static void with(const Memory* memories, Indices<I...>) {
         (void)memories;
-        function(Pointer<T>(memories + I, 0)...);
+        function(Passed<T>::of(memories, numbers(), I, I - pointers)...);
     }
 
     static void call(const Memory* memories) {
@@ -29,8 +60,11 @@ struct Kernel<void (*)(Pointer<T>...), function> {
     }
 
     static const char* launch(const char* name, unsigned threads, const Request& request) {
-        const Parameter parameters[] = {{sizeof(T), !Plain<T>::constant}..., {0, false}};
-        return run(name, threads, request, parameters, sizeof...(T), call);
+        if (request.number_count != sizeof...(T) - pointers)
+            return "it takes another number of numbers";
+        numbers() = request.numbers;
+        const Parameter parameters[] = {{Passed<T>::element, Passed<T>::written != 0}..., {0, false}};
+        return run(name, threads, request, parameters, pointers, call);
     }
 };
 

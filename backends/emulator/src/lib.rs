@@ -15,7 +15,7 @@
 //!   or whose factors in shared memory, were written with no fence since,
 //! * barrier, or operation of a warp, that a thread which it needs does not come to.
 //!
-//! A kernel is `KERNEL(threads) name(GLOBAL(T) p, …) {…}`. Its pointers are checked ones: elements are read and written
+//! A kernel is `KERNEL(threads) name(GLOBAL(T) p, …, long long n, …) {…}`: pointers, then numbers. Its pointers are checked ones: elements are read and written
 //! as `p[i]` and `*p`, `&p[i]` is an element's address if it may be written, and 16 bytes are accessed by `LOAD4`,
 //! `STORE4`, `LOAD16` and `STORE16`. An element that may be written has no value of its own: it is read where its type
 //! is known (`float v = p[i]`, not `auto v = p[i]`), and in `c ? p[i] : x` the type of `x` is the element's; everything
@@ -79,6 +79,8 @@ struct Request {
     block: u32,
     regions: *const RawRegion,
     count: u64,
+    numbers: *const i64,
+    number_count: u64,
     first: u64,
     last: u64,
 }
@@ -171,7 +173,29 @@ impl Unit {
     ) -> Result<(), EmulatorError> {
         let blocks = grid.into_iter().map(u64::from).product();
         // SAFETY: as the caller says.
-        unsafe { self.launch_blocks(function, grid, 0..blocks, block, regions) }
+        unsafe { self.launch_part(function, grid, 0..blocks, block, regions, &[]) }
+    }
+
+    /// The same of a kernel that takes numbers behind its pointers.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch), and if it takes more or fewer of them.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch).
+    pub unsafe fn launch_with(
+        &self,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        regions: &[Region],
+        numbers: &[i64],
+    ) -> Result<(), EmulatorError> {
+        let blocks = grid.into_iter().map(u64::from).product();
+        // SAFETY: as the caller says.
+        unsafe { self.launch_part(function, grid, 0..blocks, block, regions, numbers) }
     }
 
     /// Runs only these blocks of a kernel, by their numbers in the grid: of launches that would take too long.
@@ -191,6 +215,22 @@ impl Unit {
         block: u32,
         regions: &[Region],
     ) -> Result<(), EmulatorError> {
+        // SAFETY: as the caller says.
+        unsafe { self.launch_part(function, grid, blocks, block, regions, &[]) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch).
+    unsafe fn launch_part(
+        &self,
+        function: &str,
+        grid: [u32; 3],
+        blocks: Range<u64>,
+        block: u32,
+        regions: &[Region],
+        numbers: &[i64],
+    ) -> Result<(), EmulatorError> {
         let entry = self.0.entries.get(function);
         let entry = entry.ok_or_else(|| EmulatorError::UnknownFunction(function.to_owned()))?;
         let raw = |region: &Region| RawRegion { base: region.pointer, bytes: region.bytes as u64 };
@@ -200,6 +240,8 @@ impl Unit {
             block,
             regions: regions.as_ptr(),
             count: regions.len() as u64,
+            numbers: numbers.as_ptr(),
+            number_count: numbers.len() as u64,
             first: blocks.start,
             last: blocks.end,
         };

@@ -1,6 +1,7 @@
 //! Generated kernels compile with NVRTC, where there is one: the library that `MLC_NVRTC` names, one on the library path, that
 //! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
+use super::open_extents;
 use mlc_backends::BackendError;
 use mlc_cuda::nvrtc::Usage;
 use mlc_cuda::{DriverError, Launch, PRELUDE, Policy, Tuning, Warpgroups, launches_for, nvrtc};
@@ -10,6 +11,7 @@ use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::Generator;
+use mlc_fuzz::input_values::Style;
 use mlc_onnx::{RawDim, import, read_onnx};
 use mlc_proptests::emulated::has_no_code;
 use mlc_proptests::filled::{Case, folders};
@@ -501,6 +503,33 @@ fn models_of_a_folder_compile() {
             .expect("code");
         (case.name, functions)
     }));
+}
+
+#[test]
+fn functions_that_take_extents_compile() {
+    if !has_compiler("functions_that_take_extents_compile") {
+        return;
+    }
+    if !mlc_cuda_emulator::available() {
+        println!("1 skipped: there is no C++ compiler to run sessions");
+        return;
+    }
+    let all = open_extents::MOVEMENT.iter().chain(&open_extents::ROWS);
+    let mut texts: Vec<String> = vec![];
+    for definition in all.chain(&open_extents::PRODUCTS) {
+        let session = open_extents::Session::new(definition);
+        session.run(130, Style::Normal).unwrap_or_else(|e| panic!("{definition}: {e}"));
+        texts.extend(session.emulated.loaded().into_iter().map(|f| f.1));
+    }
+    let taken = texts.iter().filter(|t| t.contains("long long m0")).count();
+    assert!(taken >= open_extents::PRODUCTS.len(), "{taken} of {}", texts.len());
+    let units: Vec<String> = texts.iter().map(|t| format!("{PRELUDE}\n{t}")).collect();
+    let units: Vec<&str> = units.iter().map(String::as_str).collect();
+    for architecture in ARCHITECTURES {
+        let compiled = nvrtc::compile_all(&units, architecture);
+        compiled.unwrap_or_else(|e| panic!("{architecture}: {e}"));
+    }
+    println!("{} functions, of which {taken} take extents", texts.len());
 }
 
 #[test]

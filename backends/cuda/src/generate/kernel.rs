@@ -15,7 +15,7 @@ use mlc_backends::reference::{Engine, code};
 use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::canon::Sink;
 use mlc_dsl::ir::unfold::unfold;
-use mlc_dsl::ir::{Attr, ConstId, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, ConstId, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -65,6 +65,46 @@ pub fn known_type(program: &Program, v: Value) -> Result<TypedShape, BackendErro
     }
 }
 
+/// These values as a program of primitive operators, and the places of its inputs, as [`KernelProgram::new`] takes them.
+pub fn read_program(
+    plan: &Plan,
+    library: &Library,
+    stored: &StoredValues,
+    inside: &dyn Fn(Value) -> bool,
+    outputs: &[(Value, Place)],
+    transposed: &BTreeSet<ConstId>,
+) -> Result<(Program, Vec<Place>), BackendError> {
+    let mut r = KernelReader {
+        plan,
+        library,
+        stored,
+        inside,
+        transposed,
+        b: Builder::new(library),
+        known: HashMap::new(),
+        inputs: vec![],
+    };
+    let values = outputs.iter().map(|(v, _)| r.value(*v)).collect::<Result<Vec<Value>, _>>()?;
+    let named = values.iter().enumerate().map(|(i, v)| (i.to_string(), *v)).collect();
+    let inputs = r.inputs;
+    let is_kept = |c| !procedures::is_known(&library.call(c).name);
+    let program = unfold(&r.b.finish(named), library, &is_kept)
+        .map_err(|e| unsupported(format!("this body: {e}")))?;
+    Ok((program, inputs))
+}
+
+/// Whether floats are computed in 64 bits: for `f64`, and where integers become floats and then integers again.
+pub fn computes_in_double(program: &Program, v: Value) -> bool {
+    let narrow = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
+    let floats = program.node(v.node).args.iter().map(|a| program.ty(*a).dtype);
+    let floats: Vec<DType> = floats.filter(|d| d.is_float()).collect();
+    let own = program.ty(v).dtype;
+    match own.is_float() {
+        true => !narrow(own) || floats.contains(&DType::F64),
+        false => floats.is_empty() || floats.contains(&DType::F64),
+    }
+}
+
 impl KernelProgram {
     /// The program of these values, which are to be stored at these places; `inside` are values that it may not read. The last two axes of
     /// `transposed` constants are exchanged in memory.
@@ -77,22 +117,7 @@ impl KernelProgram {
         target: CodeTarget,
         transposed: &BTreeSet<ConstId>,
     ) -> Result<KernelProgram, BackendError> {
-        let mut r = KernelReader {
-            plan,
-            library,
-            stored,
-            inside,
-            transposed,
-            b: Builder::new(library),
-            known: HashMap::new(),
-            inputs: vec![],
-        };
-        let values = outputs.iter().map(|(v, _)| r.value(*v)).collect::<Result<Vec<Value>, _>>()?;
-        let named = values.iter().enumerate().map(|(i, v)| (i.to_string(), *v)).collect();
-        let inputs = r.inputs;
-        let program =
-            unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
-                .map_err(|e| unsupported(format!("this body: {e}")))?;
+        let (program, inputs) = read_program(plan, library, stored, inside, outputs, transposed)?;
         let outputs: Vec<Place> = outputs.iter().map(|o| o.1).collect();
         KernelProgram::of(program, library, inputs, &outputs, target)
     }

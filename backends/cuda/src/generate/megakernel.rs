@@ -102,6 +102,7 @@ pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
         |l: &Launch| l.source.contains(&usual) && l.block == THREADS && l.large_bytes() == 0;
     let all_alike =
         launches.iter().all(|l| is_usual(l) && l.grid[1..] == [1, 1] && !l.is_cooperative());
+    let all_alike = all_alike && launches.iter().all(|l| l.numbers.is_empty());
     if !all_alike || !(2..=MOST).contains(&launches.len()) {
         return None;
     }
@@ -164,6 +165,7 @@ pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
         grid: [blocks(&all, processors), 1, 1],
         block: THREADS,
         arguments,
+        numbers: vec![],
         kernel: launches[0].kernel,
         fallback: None,
     })

@@ -3,6 +3,7 @@
 //! Code is generated from the meaning of operators; those without one have hand-written code in [`procedures`], which alone names
 //! operators. A kernel becomes one or more launches ([`stages`]) that read and write the plan's memory.
 
+mod assembled;
 mod body;
 mod emit;
 mod flash_attention;
@@ -10,6 +11,7 @@ mod grid;
 mod kernel;
 mod library_candidates;
 mod megakernel;
+mod open;
 mod procedure;
 mod procedure_launches;
 mod procedures;
@@ -24,15 +26,17 @@ mod tuning;
 
 use super::launch::{Argument, Launch, Launches, Place, Port, Variant};
 use mlc_backends::BackendError;
+pub(crate) use open::OpenExtents;
 pub use procedures::is_known as has_procedure;
 
+use assembled::{FunctionBody, Signature};
 use body::body;
 use emit::Emitter;
-use grid::GridSize;
 use kernel::{KernelProgram, StoredValues, known_type, unsupported};
-use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Value};
+use mlc_dsl::ir::{ConstId, DType, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
+use open::KernelForm;
 use procedure::TypedShape;
 use product::Product;
 use product::tile_config::Tiling;
@@ -80,8 +84,21 @@ pub fn launches_for(
     library: &Library,
     tuning: Tuning,
 ) -> Result<Launches, BackendError> {
+    launches_at(plan, None, library, tuning)
+}
+
+/// The same of a plan whose symbols are bound, if it has some: functions take open extents as arguments where they can.
+///
+/// # Errors
+/// As [`launches`].
+pub fn launches_at(
+    plan: &Plan,
+    open: Option<&OpenExtents<'_>>,
+    library: &Library,
+    tuning: Tuning,
+) -> Result<Launches, BackendError> {
     std::thread::scope(|scope| {
-        let generate = || generate(plan, library, tuning);
+        let generate = || generate(plan, open, library, tuning);
         match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, generate) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Err(e) => Err(unsupported(format!("a system that starts no thread ({e})"))),
@@ -89,8 +106,21 @@ pub fn launches_for(
     })
 }
 
-fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, BackendError> {
-    let mut out = separate(plan, library, CodeTarget { tuning, uniform_blocks: false })?;
+fn generate(
+    plan: &Plan,
+    open: Option<&OpenExtents<'_>>,
+    library: &Library,
+    tuning: Tuning,
+) -> Result<Launches, BackendError> {
+    let mut out = separate(plan, open, library, CodeTarget { tuning, uniform_blocks: false })?;
+    if open.is_some() {
+        // The phases of a megakernel have the numbers of their blocks in their text.
+        if tuning.megakernel != Policy::Never && out.each.len() > 1 {
+            let why = "as one they would be compiled for each set of extents";
+            out.notes.push(format!("launches one by one, not as one: {why}"));
+        }
+        return Ok(out);
+    }
     let megakernel_estimate = match tuning.megakernel {
         Policy::Never => return Ok(out),
         Policy::WhenFaster => match megakernel::prospect(&out, tuning.processors) {
@@ -99,7 +129,7 @@ fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, 
         },
         Policy::Always => None,
     };
-    let even = separate(plan, library, CodeTarget { tuning, uniform_blocks: true })?;
+    let even = separate(plan, None, library, CodeTarget { tuning, uniform_blocks: true })?;
     if megakernel_estimate.is_none() || megakernel::is_short(&even) {
         out.megakernel = megakernel::merged(&even, tuning.processors);
         out.megakernel_estimate = megakernel_estimate.filter(|_| out.megakernel.is_some());
@@ -109,12 +139,20 @@ fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, 
 }
 
 /// The launches of a plan, separate ones.
-fn separate(plan: &Plan, library: &Library, target: CodeTarget) -> Result<Launches, BackendError> {
+fn separate(
+    plan: &Plan,
+    open: Option<&OpenExtents<'_>>,
+    library: &Library,
+    target: CodeTarget,
+) -> Result<Launches, BackendError> {
     let mut g = Generator::new(plan, library, target)?;
-    for k in 0..plan.kernels.len() {
-        g.kernel(k)?;
+    if let Some(open) = open {
+        g.read_forms(open);
     }
-    g.outputs()?;
+    for k in 0..plan.kernels.len() {
+        g.kernel(k, open)?;
+    }
+    g.outputs(open)?;
     Ok(g.out)
 }
 
@@ -150,20 +188,6 @@ struct LaunchedStage<'a> {
     launches: Range<usize>,
 }
 
-/// The parameters of a function, and the arguments that they get.
-#[derive(Default)]
-struct Signature {
-    parameters: Vec<String>,
-    arguments: Vec<Argument>,
-}
-
-impl Signature {
-    fn push(&mut self, parameter: String, argument: Argument) {
-        self.parameters.push(parameter);
-        self.arguments.push(argument);
-    }
-}
-
 struct Generator<'a> {
     plan: &'a Plan,
     library: &'a Library,
@@ -174,6 +198,9 @@ struct Generator<'a> {
     scratch: u64,
     /// The names of functions by their texts.
     names: HashMap<String, String>,
+    /// How the kernels of a plan with open extents are generated, and the number of the first node of each in the record of a fault;
+    /// the last one copies outputs.
+    forms: Vec<Option<(KernelForm, usize)>>,
     /// The tiling of the product that is emitted at present, if not the one that is estimated to be fastest.
     tiling: Option<Tiling>,
 }
@@ -242,13 +269,25 @@ impl<'a> Generator<'a> {
         }
         let scratch = out.arena;
         let stored = StoredValues { places };
-        let (names, tiling) = (HashMap::new(), None);
-        Ok(Generator { plan, library, target, stored, out, scratch, names, tiling })
+        let (names, forms, tiling) = (HashMap::new(), vec![], None);
+        Ok(Generator { plan, library, target, stored, out, scratch, names, forms, tiling })
     }
 
-    fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
+    /// Notes the names of nodes for the record of a fault.
+    fn name_nodes(&mut self, program: &Program) {
+        for node in &program.nodes {
+            let op = match &node.kind {
+                NodeKind::Apply(call, _) => self.library.call(*call).name.to_string(),
+                NodeKind::Input(_) | NodeKind::Const(_) => String::new(),
+            };
+            let of = if node.origin.is_empty() { op } else { format!("{op} ({})", node.origin) };
+            self.out.nodes.push(of);
+        }
+    }
+
+    /// What a kernel stores, and where.
+    fn stores(&self, k: usize) -> Vec<(Value, Place)> {
         let kernel = &self.plan.kernels[k];
-        let inside = |v: Value| kernel.nodes.contains(&v.node);
         let placed = |v: &Value| Some((*v, *self.stored.places.get(v)?));
         let mut outputs: Vec<(Value, Place)> = kernel.outputs.iter().filter_map(placed).collect();
         if outputs.is_empty() && kernel.is_view() {
@@ -256,21 +295,32 @@ impl<'a> Generator<'a> {
             let first = |&node: &NodeId| placed(&Value { node, output: 0 });
             outputs.extend(kernel.nodes.iter().filter_map(first));
         }
-        self.launch_all(k, &kernel.name, &inside, &outputs, self.plan.memory.once[k])
+        outputs
+    }
+
+    fn kernel(&mut self, k: usize, open: Option<&OpenExtents<'_>>) -> Result<(), BackendError> {
+        let (kernel, outputs) = (&self.plan.kernels[k], self.stores(k));
+        let inside = |v: Value| kernel.nodes.contains(&v.node);
+        self.launch_all(k, &kernel.name, &inside, &outputs, self.plan.memory.once[k], open)
     }
 
     /// Copies of outputs that are equal to inputs, constants or other outputs.
-    fn outputs(&mut self) -> Result<(), BackendError> {
+    fn outputs(&mut self, open: Option<&OpenExtents<'_>>) -> Result<(), BackendError> {
+        let missing = self.copies();
+        self.launch_all(self.plan.kernels.len(), "copy", &|_| false, &missing, false, open)
+    }
+
+    /// The outputs that no kernel writes, and where they go.
+    fn copies(&self) -> Vec<(Value, Place)> {
         let program = &self.plan.program;
         let written = |i: usize, v: Value| self.stored.places.get(&v) == Some(&Place::Output(i));
-        let missing: Vec<(Value, Place)> = program
+        program
             .outputs
             .iter()
             .enumerate()
             .filter(|(i, (_, v))| !written(*i, *v))
             .map(|(i, (_, v))| (*v, Place::Output(i)))
-            .collect();
-        self.launch_all(self.plan.kernels.len(), "copy", &|_| false, &missing, false)
+            .collect()
     }
 
     fn launch_all(
@@ -280,9 +330,30 @@ impl<'a> Generator<'a> {
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
         once: bool,
+        open: Option<&OpenExtents<'_>>,
     ) -> Result<(), BackendError> {
         if outputs.is_empty() {
             return Ok(());
+        }
+        let form = self.forms.get_mut(k).and_then(Option::take);
+        if let Some((form, first_node)) = form {
+            match (form, open) {
+                (KernelForm::Open(kernel, stages), Some(open))
+                    if !open.is_vector(&kernel, &stages) =>
+                {
+                    let site = KernelSite { number: k, name, first_node, once };
+                    let end = self.launch_open(site, open, &kernel, &stages)?;
+                    self.out.arena = self.out.arena.max(end);
+                    return Ok(());
+                }
+                (KernelForm::PerExtents(why), _) => {
+                    let what = format!("kernel {k} (`{name}`)");
+                    self.out
+                        .notes
+                        .push(format!("{what} is compiled for each set of extents: {why}"));
+                }
+                (KernelForm::Known | KernelForm::Open(..), _) => {}
+            }
         }
         let kernel = |transposed: &BTreeSet<ConstId>| {
             let (stored, target) = (&self.stored, self.target);
@@ -292,14 +363,7 @@ impl<'a> Generator<'a> {
         let transposed = product::transposed_weights::unaligned_weights(&as_it_is);
         let kernel = if transposed.is_empty() { as_it_is } else { kernel(&transposed)? };
         let first_node = self.out.nodes.len();
-        for node in &kernel.program.nodes {
-            let op = match &node.kind {
-                NodeKind::Apply(call, _) => self.library.call(*call).name.to_string(),
-                NodeKind::Input(_) | NodeKind::Const(_) => String::new(),
-            };
-            let of = if node.origin.is_empty() { op } else { format!("{op} ({})", node.origin) };
-            self.out.nodes.push(of);
-        }
+        self.name_nodes(&kernel.program);
         let site = KernelSite { number: k, name, first_node, once };
         let end = self.launch_stages(site, &kernel, self.scratch)?;
         self.out.arena = self.out.arena.max(end);
@@ -480,7 +544,7 @@ impl<'a> Generator<'a> {
             Argument { place: target, bytes, dtype, written: true },
         );
         let what = self.describe(site.number, kernel, stage);
-        self.assembled(site, what, e, signature, grid).map(Some)
+        self.assembled(site, what, e.into(), signature, grid).map(Some)
     }
 
     /// Notes the launches with other tilings that may take the place of those of a stage.
@@ -514,59 +578,6 @@ impl<'a> Generator<'a> {
         }
         Ok(())
     }
-
-    /// The launch of a function whose body an emitter has written.
-    fn assembled(
-        &mut self,
-        site: KernelSite<'_>,
-        what: String,
-        e: Emitter<'_>,
-        mut signature: Signature,
-        grid: GridSize,
-    ) -> Result<Launch, BackendError> {
-        let GridSize { blocks, threads: block } = grid;
-        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
-        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
-        if e.faults {
-            signature.push("GLOBAL(unsigned long long) fault".into(), Argument::fault());
-        }
-        let parameters = signature.parameters.join(", ");
-        let text = format!("({parameters}) {{\n{}{WAIT}{}}}\n", e.ahead, e.text());
-        let fresh = format!("kernel_{}_{}", self.names.len(), identifier(site.name));
-        let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
-        let limits = match e.registers {
-            Some(registers) => format!("{block}, {registers}"),
-            None => block.to_string(),
-        };
-        let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
-        Ok(Launch {
-            function,
-            source,
-            grid: [grid, 1, 1],
-            block,
-            arguments: signature.arguments,
-            kernel: site.number,
-            fallback: None,
-        })
-    }
-
-    /// What a function is, for its reader.
-    fn describe(&self, k: usize, kernel: &KernelProgram, stage: &Stage) -> String {
-        let (kernel, ty) = (self.kernel_words(k), kernel.program.ty(stage.value));
-        format!("{kernel}: {ty}, {}.", stage.schedule.words())
-    }
-
-    /// A kernel of the plan and what it computes.
-    fn kernel_words(&self, k: usize) -> String {
-        match self.plan.kernels.get(k) {
-            Some(kernel) => {
-                let name = |n: &NodeId| self.library.node_name(&self.plan.program, *n);
-                let nodes: Vec<_> = kernel.nodes.iter().map(name).collect();
-                format!("Kernel `{}` of {}", kernel.name, nodes.join(", "))
-            }
-            None => "An output that is there already".into(),
-        }
-    }
 }
 
 /// Whether it is constant during a run, and large enough for prefetching to pay.
@@ -574,9 +585,4 @@ fn is_weight(place: Place, bytes: u64) -> bool {
     matches!(place, Place::Constant(_) | Place::Transposed(_) | Place::Kept(_))
         && place.is_aligned()
         && bytes >= LEAST_AHEAD
-}
-
-/// A name of C++ from a kernel's.
-fn identifier(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }

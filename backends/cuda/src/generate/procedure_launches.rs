@@ -2,7 +2,7 @@
 
 use super::kernel::{KernelProgram, known_type, unsupported};
 use super::procedure::{Operand, ProcedureLaunch, Prologue, TypedShape};
-use super::{Generator, KernelSite, StageMemory, WAIT, bytes_of, identifier, spelling};
+use super::{Generator, KernelSite, StageMemory, WAIT, bytes_of, spelling};
 use crate::launch::{Argument, Launch, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{NodeId, Value};
@@ -136,10 +136,9 @@ impl Generator<'_> {
         let body = part.body.replace("NODE", &number);
         let wait = if together { "" } else { WAIT };
         let text = format!("({}) {{\n{wait}{body}}}\n", parameters.join(", "));
-        let name = identifier(&format!("{}_{}", site.of.name, part.name));
-        let name = format!("kernel_{}_{name}", self.names.len());
+        let name = format!("{}_{}", site.of.name, part.name);
         let limits = part.limits(together);
-        let function = self.names.entry(format!("{limits} {text}")).or_insert(name).clone();
+        let function = self.function_name(format!("{limits} {text}"), &name);
         let what = site.kernel.program.ty(Value { node: site.node, output: 0 });
         let source = format!(
             "// {}: {what}, {} of its launches.\nKERNEL({limits}) {function}{text}",
@@ -153,6 +152,7 @@ impl Generator<'_> {
             grid,
             block,
             arguments,
+            numbers: vec![],
             kernel: site.of.number,
             fallback: None,
         })

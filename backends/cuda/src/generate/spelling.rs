@@ -306,6 +306,15 @@ pub enum ScalarKind {
 }
 
 impl ScalarKind {
+    /// The kind of elements of a type.
+    pub fn of(dtype: DType) -> ScalarKind {
+        if dtype.is_float() {
+            ScalarKind::Real(dtype == DType::F64)
+        } else {
+            ScalarKind::Int(Some(dtype))
+        }
+    }
+
     /// The C++ type of a variable that holds it.
     pub fn name(self) -> &'static str {
         match self {

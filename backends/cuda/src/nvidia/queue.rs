@@ -67,13 +67,19 @@ fn unknown(call: &'static str) -> DriverError {
 /// The compute capability that has launches which wait for those ahead of them in their own code.
 const EARLIEST: (i32, i32) = (9, 0);
 
-/// Calls the driver with pointers as arguments: with CU_LAUNCH_PARAM_BUFFER_POINTER and a buffer of them, CU_LAUNCH_PARAM_BUFFER_SIZE and its
+/// The arguments of a launch, of 64 bits each: pointers, then numbers.
+fn words(what: &Invocation<'_>) -> Vec<u64> {
+    let pointers = what.arguments.iter().map(|(a, _)| a.0);
+    pointers.chain(what.numbers.iter().map(|n| n.cast_unsigned())).collect()
+}
+
+/// Calls the driver with a launch's arguments: with CU_LAUNCH_PARAM_BUFFER_POINTER and a buffer of them, CU_LAUNCH_PARAM_BUFFER_SIZE and its
 /// size, and CU_LAUNCH_PARAM_END, all valid for the call; with null if there are none. The driver never reads past a buffer of a stated size,
 /// whatever number of parameters the function has.
-fn in_a_buffer<T>(arguments: &[(Address, u64)], call: impl FnOnce(*mut *mut c_void) -> T) -> T {
-    let mut pointers: Vec<u64> = arguments.iter().map(|(a, _)| a.0).collect();
-    let mut bytes = size_of_val(pointers.as_slice());
-    let (buffer, size): (*mut c_void, *mut usize) = (pointers.as_mut_ptr().cast(), &mut bytes);
+fn in_a_buffer<T>(what: &Invocation<'_>, call: impl FnOnce(*mut *mut c_void) -> T) -> T {
+    let mut words = words(what);
+    let mut bytes = size_of_val(words.as_slice());
+    let (buffer, size): (*mut c_void, *mut usize) = (words.as_mut_ptr().cast(), &mut bytes);
     let mut extra: [*mut c_void; 5] = [
         ptr::without_provenance_mut(1),
         buffer,
@@ -81,7 +87,7 @@ fn in_a_buffer<T>(arguments: &[(Address, u64)], call: impl FnOnce(*mut *mut c_vo
         size.cast(),
         ptr::null_mut(),
     ];
-    call(if pointers.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() })
+    call(if words.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() })
 }
 
 impl Nvidia {
@@ -352,7 +358,7 @@ impl Driver for Nvidia {
             let function = self.allowed(what)?;
             let ([x, y, z], block, shared) = (what.grid, what.block, what.shared);
             let (none, stream) = (ptr::null_mut(), queue.stream);
-            let result = in_a_buffer(what.arguments, |extra| {
+            let result = in_a_buffer(what, |extra| {
                 // SAFETY: the function belongs to a loaded module; `extra` is as the driver takes it.
                 unsafe {
                     cuLaunchKernel(function, x, y, z, block, 1, 1, shared, stream, none, extra)
@@ -391,7 +397,7 @@ impl Driver for Nvidia {
             let (grid, block, shared) = (what.grid, [what.block, 1, 1], what.shared);
             let config =
                 driver_extensions::Config { grid, block, shared, stream, attributes, count: 1 };
-            let code = in_a_buffer(what.arguments, |extra| {
+            let code = in_a_buffer(what, |extra| {
                 // SAFETY: as for `launch`; the configuration and its attribute are valid for the call.
                 unsafe { start(&config, function.cast(), ptr::null_mut(), extra) }
             });
@@ -410,11 +416,11 @@ impl Driver for Nvidia {
         self.with(on, |queue| {
             let function = self.function(what.module, what.function)?;
             let ([x, y, z], block) = (what.grid, what.block);
-            let mut pointers: Vec<u64> = what.arguments.iter().map(|(a, _)| a.0).collect();
+            let mut words = words(what);
             let mut each: Vec<*mut c_void> =
-                pointers.iter_mut().map(|p| ptr::from_mut(p).cast()).collect();
+                words.iter_mut().map(|p| ptr::from_mut(p).cast()).collect();
             let stream = queue.stream;
-            // SAFETY: the function belongs to a loaded module, and was generated with as many parameters, all of them pointers; they
+            // SAFETY: the function belongs to a loaded module, and was generated with as many parameters, all of 64 bits; they
             // and the list of them are valid for the call.
             let code = unsafe {
                 start(function.cast(), x, y, z, block, 1, 1, 0, stream, each.as_mut_ptr())

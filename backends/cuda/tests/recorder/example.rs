@@ -21,6 +21,7 @@ pub fn launch(function: &str, places: &[(Place, u64)]) -> Launch {
         grid: [2, 1, 1],
         block: 64,
         arguments: places.iter().enumerate().map(argument).collect(),
+        numbers: vec![],
         kernel: 0,
         fallback: None,
     }

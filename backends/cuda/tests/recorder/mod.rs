@@ -67,6 +67,8 @@ pub struct State {
     /// Can neither record nor time.
     pub is_old: bool,
     pub next: u64,
+    /// The numbers that launches gave to functions, which take some.
+    pub numbers: Vec<(String, Vec<i64>)>,
     /// Its library of products, and that of convolutions.
     pub library: Option<Library>,
     pub other_library: Option<Library>,
@@ -283,9 +285,12 @@ impl Driver for Recorder {
     }
 
     fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
-        let &Invocation { module, function, grid, block, arguments, .. } = what;
+        let &Invocation { module, function, grid, block, arguments, numbers, .. } = what;
         let mut state = self.state();
         state.on(on);
+        if !numbers.is_empty() {
+            state.numbers.push((function.to_string(), numbers.to_vec()));
+        }
         assert!(state.modules.contains(&module.0), "{module:?} is not loaded");
         let places = arguments.iter().map(|&(a, n)| (place(a), n)).collect();
         state.called(Call::Launch(function.to_string(), grid, block, places))?;

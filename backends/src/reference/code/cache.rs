@@ -3,7 +3,7 @@
 use super::super::Engine;
 use super::super::accelerated::{affine, tables};
 use super::super::array::Elements;
-use super::compile::{self, MeaningCode, MeaningParam};
+use super::compile::{self, MeaningCode, MeaningParam, OpenCode};
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::{Expr, ExprKind, IndexVar};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
@@ -172,6 +172,27 @@ pub fn compiled(
     }
     let tables = vec![Vec::new(); codes.len()];
     Ok(CompiledMeaning { types: app.types, env: app.env, codes, tables, steps })
+}
+
+/// The code of each result of an operator with a meaning where extents may be open.
+///
+/// # Errors
+/// It does not fit such types, or it needs an extent's number.
+pub fn open_codes(
+    callable: &Callable,
+    attrs: &[Option<Attr>],
+    args: &[&Type],
+) -> Result<Vec<OpenCode>, String> {
+    let app = infer(callable, args, attrs).map_err(|e| e.to_string())?;
+    let CallKind::Op(meanings) = &callable.kind else { return Ok(vec![]) };
+    let names = callable.inputs.iter().map(|i| &*i.name);
+    let params: Vec<(&str, &Type)> = names.zip(args.iter().copied()).collect();
+    let mut codes = Vec::with_capacity(meanings.len());
+    for (((_, pattern), ty), meaning) in callable.outputs.iter().zip(&app.types).zip(meanings) {
+        let dims = pattern.dims.as_deref();
+        codes.push(compile::open_meaning(meaning, dims, ty, &params, &app.env)?);
+    }
+    Ok(codes)
 }
 
 /// Terms of reductions that one element has.

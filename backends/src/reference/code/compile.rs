@@ -1,7 +1,7 @@
 //! Compiles a meaning to code: names become numbered index variables, lists become their entries.
 //!
-//! Works on one application at a time, so that every extent and attribute is a number and every list
-//! has a known length.
+//! Works on one application at a time, so that every attribute is a number and every list has a known length. Extents are numbers,
+//! too, or open: then variables stand for them and for what is computed from them ([`OpenCode`]).
 
 use super::super::scalar::{self, IntOp, RealOp};
 use super::index_lists;
@@ -15,7 +15,7 @@ use mlc_dsl::eval::{Env, Val, value};
 use mlc_dsl::expr::{
     BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read as Access, Reduce, UnaryOp,
 };
-use mlc_dsl::ir::{Attr, DType};
+use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::Dim;
 use mlc_dsl::recurrence::Recurrence;
 
@@ -62,9 +62,8 @@ pub fn meaning(
     env: &Env,
     recurrence: Option<&Recurrence>,
 ) -> Result<MeaningCode, String> {
-    let scope = (0..meaning.variables).map(|_| None).collect();
-    let mut c = MeaningCompiler { env, params, scope, extents: vec![] };
-    let axes = c.bind_output(&meaning.index, dims, shape)?;
+    let mut c = MeaningCompiler::new(meaning, params, env);
+    let axes = c.bind_output(&meaning.index, dims, &Shape::Known(shape))?;
     let step = recurrence
         .and_then(|r| meaning.index.iter().find(|v| v.name == r.axis && !v.segment))
         .and_then(|v| match c.scope[v.id] {
@@ -79,6 +78,79 @@ pub fn meaning(
     Ok(MeaningCode { body, axes, extents: c.extents, step })
 }
 
+/// The code of one output of which extents are open. Numbers that stand for these in the code are [`UNKNOWN`]: what they are is told
+/// by the variables.
+#[derive(Clone, Debug)]
+pub struct OpenCode {
+    /// The value of an element.
+    pub body: Body,
+    /// The index variables of the output, one per axis.
+    pub axes: Vec<Slot>,
+    /// How many values each index variable takes, or the number that it is.
+    pub variables: Vec<OpenVariable>,
+}
+
+/// A variable of open code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenVariable {
+    /// An index variable: how many values it takes.
+    Index(Extent),
+    /// A number that extents make.
+    Number(Extent),
+}
+
+/// What stands in open code for the number of an extent that is open.
+pub const UNKNOWN: i64 = i64::MIN;
+
+/// Compiles the meaning of an output of that type, whose extents and those of the parameters may be open.
+pub fn open_meaning(
+    meaning: &Meaning,
+    dims: Option<&[Dim]>,
+    ty: &Type,
+    params: &[(&str, &Type)],
+    env: &Env,
+) -> Result<OpenCode, String> {
+    let known = |t: &Type| t.shape.iter().map(|_| 0).collect();
+    let shapes: Vec<Vec<usize>> = params.iter().map(|p| known(p.1)).collect();
+    let all = params.iter().zip(&shapes);
+    let all: Vec<MeaningParam> =
+        all.map(|((name, ty), shape)| MeaningParam { name, dtype: ty.dtype, shape }).collect();
+    let mut c = MeaningCompiler::new(meaning, &all, env);
+    c.open = Some(OpenNumbers {
+        variables: vec![],
+        params: params.iter().map(|p| p.1.shape.clone()).collect(),
+    });
+    let axes = c.bind_output(&meaning.index, dims, &Shape::Open(&ty.shape))?;
+    let value = c.expr(&meaning.value)?;
+    let body = match ty.dtype.is_float() {
+        true => Body::Real(real(value)?),
+        false => Body::Int(ty.dtype, int(value, Some(ty.dtype))?),
+    };
+    let variables = c.open.map(|open| open.variables).unwrap_or_default();
+    Ok(OpenCode { body, axes: axes.into_iter().map(|a| a.0).collect(), variables })
+}
+
+/// The extents of an output.
+enum Shape<'a> {
+    Known(&'a [usize]),
+    Open(&'a [Extent]),
+}
+
+impl Shape<'_> {
+    fn rank(&self) -> usize {
+        match self {
+            Shape::Known(shape) => shape.len(),
+            Shape::Open(shape) => shape.len(),
+        }
+    }
+}
+
+/// The variables of open code, by their numbers, and the extents of its parameters.
+struct OpenNumbers {
+    variables: Vec<OpenVariable>,
+    params: Vec<Vec<Extent>>,
+}
+
 enum BoundName {
     Axis(Slot),
     Segment(Vec<Slot>),
@@ -90,12 +162,51 @@ struct MeaningCompiler<'a> {
     /// What the index variables are, by their numbers.
     scope: Vec<Option<BoundName>>,
     extents: Vec<i64>,
+    /// If extents may be open, what is known of them.
+    open: Option<OpenNumbers>,
 }
 
-impl MeaningCompiler<'_> {
+impl<'a> MeaningCompiler<'a> {
+    fn new(meaning: &Meaning, params: &'a [MeaningParam<'a>], env: &'a Env) -> MeaningCompiler<'a> {
+        let scope = (0..meaning.variables).map(|_| None).collect();
+        MeaningCompiler { env, params, scope, extents: vec![], open: None }
+    }
+
     fn slot(&mut self, extent: i64) -> Slot {
         self.extents.push(extent);
+        if let Some(open) = &mut self.open {
+            open.variables.push(OpenVariable::Index(extent.into()));
+        }
         self.extents.len() - 1
+    }
+
+    /// A new index variable with its extent, if that is known or may be open.
+    fn variable(&mut self, extent: &Extent) -> Option<(Slot, i64)> {
+        let n = match (extent.as_const(), &self.open) {
+            (Some(n), _) => n,
+            (None, Some(_)) if !extent.is_too_large() => UNKNOWN,
+            (None, _) => return None,
+        };
+        let slot = self.slot(n);
+        if let Some(open) = self.open.as_mut().filter(|_| n == UNKNOWN) {
+            open.variables[slot] = OpenVariable::Index(extent.clone());
+        }
+        Some((slot, n))
+    }
+
+    /// The number of an extent: a variable stands for it if it is open.
+    fn number(&mut self, extent: &Extent) -> Option<Int> {
+        if let Some(n) = extent.as_const() {
+            return Some(Int::Const(n));
+        }
+        let open = self.open.as_mut().filter(|_| !extent.is_too_large())?;
+        let number = OpenVariable::Number(extent.clone());
+        let known = open.variables.iter().position(|v| *v == number);
+        Some(Int::Slot(known.unwrap_or_else(|| {
+            open.variables.push(number);
+            self.extents.push(UNKNOWN);
+            self.extents.len() - 1
+        })))
     }
 
     /// Gives the output's axes their variables.
@@ -103,7 +214,7 @@ impl MeaningCompiler<'_> {
         &mut self,
         index: &[IndexVar],
         dims: Option<&[Dim]>,
-        shape: &[usize],
+        shape: &Shape<'_>,
     ) -> Result<Vec<(Slot, i64)>, String> {
         let width = |i: usize, v: &IndexVar| match (v.segment, dims.and_then(|d| d.get(i))) {
             (false, _) => Some(1),
@@ -114,15 +225,21 @@ impl MeaningCompiler<'_> {
             index.iter().enumerate().map(|(i, v)| width(i, v)).collect();
         let known: usize = widths.iter().flatten().sum();
         let unknown = widths.iter().filter(|w| w.is_none()).count();
-        let rest = shape.len().checked_sub(known);
+        let rest = shape.rank().checked_sub(known);
         let rest = rest.filter(|&r| if unknown == 0 { r == 0 } else { unknown == 1 });
         let rest = rest.ok_or("the index of the meaning does not fit the result's shape")?;
         let mut at = 0;
-        let mut axes = Vec::with_capacity(shape.len());
+        let mut axes = Vec::with_capacity(shape.rank());
         for (v, width) in index.iter().zip(widths) {
             let n = width.unwrap_or(rest);
-            let slots: Vec<Slot> = shape[at..at + n].iter().map(|&d| self.slot(d as i64)).collect();
-            axes.extend(slots.iter().zip(&shape[at..]).map(|(&s, &d)| (s, d as i64)));
+            let mut axis = |i: usize| match shape {
+                Shape::Known(shape) => Some((self.slot(shape[i] as i64), shape[i] as i64)),
+                Shape::Open(shape) => self.variable(&shape[i]),
+            };
+            let own: Option<Vec<(Slot, i64)>> = (at..at + n).map(&mut axis).collect();
+            let own = own.ok_or("an extent of the result is not known")?;
+            let slots: Vec<Slot> = own.iter().map(|a| a.0).collect();
+            axes.extend(own);
             at += n;
             self.scope[v.id] = Some(match v.segment {
                 false => BoundName::Axis(slots[0]),
@@ -135,7 +252,7 @@ impl MeaningCompiler<'_> {
     fn expr(&mut self, e: &Expr) -> Result<Comp, String> {
         if is_constant(e)
             && let Ok(v) = value(e, self.env)
-            && let Some(c) = constant(v, kind_of_constant(e))
+            && let Some(c) = self.constant(v, kind_of_constant(e))
         {
             return Ok(c);
         }
@@ -215,8 +332,11 @@ impl MeaningCompiler<'_> {
         }
         let shape: Vec<i64> = shape.iter().map(|&d| d as i64).collect();
         let strides = strides(&shape);
+        let is_number = list.unravelled.is_some();
+        let extents = if is_number { self.extents_of(input, &shape) } else { None };
         let otherwise = r.otherwise.as_deref().map(|e| self.expr(e)).transpose()?;
-        let linear = list.unravelled.filter(|(_, s)| *s == shape).map(|(offset, _)| offset);
+        let linear =
+            list.unravelled.filter(|(_, s)| Some(s) == extents.as_ref()).map(|(offset, _)| offset);
         let index = list.items;
         Ok(if dtype.is_float() {
             let otherwise = otherwise.map(real).transpose()?;
@@ -230,21 +350,22 @@ impl MeaningCompiler<'_> {
     }
 
     fn reduce(&mut self, r: &Reduce) -> Result<Comp, String> {
-        let mut over = Vec::new();
+        let (mut over, mut extents) = (Vec::new(), Vec::new());
         for v in &r.over {
             let name = &v.name;
             let unknown = || format!("the extent of `{name}` is not known");
             let bound = if !v.segment {
-                let n = self.env.axis(name).and_then(|e| e.as_const()).ok_or_else(unknown)?;
-                over.push((self.slot(n), n));
+                let extent = self.env.axis(name).ok_or_else(unknown)?.clone();
+                over.push(self.variable(&extent).ok_or_else(unknown)?);
+                extents.push(extent);
                 BoundName::Axis(over[over.len() - 1].0)
             } else {
-                let extents = self.env.seg(name).ok_or_else(unknown)?;
-                let extents: Option<Vec<i64>> = extents.iter().map(|e| e.as_const()).collect();
+                let own = self.env.seg(name).ok_or_else(unknown)?.to_vec();
                 let mut slots = Vec::new();
-                for n in extents.ok_or_else(unknown)? {
-                    over.push((self.slot(n), n));
+                for extent in own {
+                    over.push(self.variable(&extent).ok_or_else(unknown)?);
                     slots.push(over[over.len() - 1].0);
+                    extents.push(extent);
                 }
                 BoundName::Segment(slots)
             };
@@ -252,7 +373,26 @@ impl MeaningCompiler<'_> {
         }
         let body = self.expr(&r.body);
         r.over.iter().for_each(|v| self.scope[v.id] = None);
-        fold(r.monoid, over, body?)
+        let known = over.iter().fold(1i64, |n, o| n.saturating_mul(o.1));
+        let count = match over.iter().any(|o| o.1 == UNKNOWN) {
+            true => {
+                let all = extents.iter().fold(Extent::from(1), |n, e| &n * e);
+                self.number(&all).ok_or("the number of a reduction's terms is not known")?
+            }
+            false => Int::Const(known),
+        };
+        fold(r.monoid, over, count, body?)
+    }
+
+    /// The extents of a parameter, as numbers and variables.
+    fn extents_of(&mut self, input: usize, known: &[i64]) -> Option<Vec<Int>> {
+        match &self.open {
+            None => Some(known.iter().map(|&n| Int::Const(n)).collect()),
+            Some(open) => {
+                let shape = open.params[input].clone();
+                shape.iter().map(|e| self.number(e)).collect()
+            }
+        }
     }
 
     fn call(&mut self, f: Function, args: &[Expr]) -> Result<Comp, String> {
@@ -353,23 +493,25 @@ fn kind_of_constant(e: &Expr) -> NumberKind {
     }
 }
 
-fn constant(v: Val, kind: NumberKind) -> Option<Comp> {
-    Some(match v {
-        Val::Attr(Attr::Int(e)) => Comp::Int(Int::Const(e.as_const()?), kind),
-        Val::Attr(Attr::Ints(v)) => {
-            let items: Option<Vec<Int>> = v.iter().map(|e| e.as_const().map(Int::Const)).collect();
-            Comp::List(items?.into())
-        }
-        Val::Attr(Attr::Float(b)) => Comp::Real(Real::Const(f64::from_bits(b))),
-        Val::Attr(Attr::Bool(b)) => Comp::Truth(Truth::Const(b)),
-        Val::Attr(Attr::Str(s)) => Comp::Word(s),
-        Val::Attr(Attr::DType(d)) => Comp::DType(d),
-        Val::Truth(t) => Comp::Truth(Truth::Const(t?)),
-        Val::Truths(t) => {
-            let t: Option<Vec<Truth>> = t.into_iter().map(|t| t.map(Truth::Const)).collect();
-            Comp::Truths(t?)
-        }
-        // Known entries are constants; there is no list of real numbers to index with a variable.
-        Val::Attr(Attr::Floats(_)) => return None,
-    })
+impl MeaningCompiler<'_> {
+    fn constant(&mut self, v: Val, kind: NumberKind) -> Option<Comp> {
+        Some(match v {
+            Val::Attr(Attr::Int(e)) => Comp::Int(self.number(&e)?, kind),
+            Val::Attr(Attr::Ints(v)) => {
+                let items: Option<Vec<Int>> = v.iter().map(|e| self.number(e)).collect();
+                Comp::List(items?.into())
+            }
+            Val::Attr(Attr::Float(b)) => Comp::Real(Real::Const(f64::from_bits(b))),
+            Val::Attr(Attr::Bool(b)) => Comp::Truth(Truth::Const(b)),
+            Val::Attr(Attr::Str(s)) => Comp::Word(s),
+            Val::Attr(Attr::DType(d)) => Comp::DType(d),
+            Val::Truth(t) => Comp::Truth(Truth::Const(t?)),
+            Val::Truths(t) => {
+                let t: Option<Vec<Truth>> = t.into_iter().map(|t| t.map(Truth::Const)).collect();
+                Comp::Truths(t?)
+            }
+            // Known entries are constants; there is no list of real numbers to index with a variable.
+            Val::Attr(Attr::Floats(_)) => return None,
+        })
+    }
 }

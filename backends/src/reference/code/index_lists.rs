@@ -1,7 +1,6 @@
 //! Functions on lists of indices in meanings.
 
 use super::super::scalar::{Cmp, IntOp};
-use super::compile::strides;
 use super::typed::{Comp, List, NumberKind, int, truth};
 use super::{Int, Truth};
 use mlc_dsl::eval::functions::Function;
@@ -79,10 +78,23 @@ fn positions(l: &List) -> Result<Vec<usize>, String> {
     all.ok_or_else(|| "positions are known numbers".into())
 }
 
-fn extents(l: &List) -> Result<Vec<i64>, String> {
-    let known = |i: &Int| if let Int::Const(v) = i { Some(*v) } else { None };
-    let all: Option<Vec<i64>> = l.items.iter().map(known).collect();
-    all.ok_or_else(|| "extents are known numbers".into())
+/// The extents of a list: numbers, or variables that stand for them.
+fn extents(l: &List) -> Result<&[Int], String> {
+    let are_known = l.items.iter().all(|i| matches!(i, Int::Const(_) | Int::Slot(_)));
+    are_known.then_some(&*l.items).ok_or_else(|| "extents are known numbers".into())
+}
+
+/// Row-major strides in elements.
+fn strides(shape: &[Int]) -> Vec<Int> {
+    let mut out = vec![Int::Const(1); shape.len()];
+    for i in (1..shape.len()).rev() {
+        out[i - 1] = match (&out[i], &shape[i]) {
+            (Int::Const(a), Int::Const(b)) => Int::Const(a.saturating_mul(*b)),
+            (Int::Const(1), n) => n.clone(),
+            (a, b) => of(IntOp::Mul, a.clone(), b.clone()),
+        };
+    }
+    out
 }
 
 fn pick(l: &List, at: &[usize]) -> Result<Vec<Int>, String> {
@@ -111,25 +123,25 @@ fn of(op: IntOp, a: Int, b: Int) -> Int {
 }
 
 /// The row-major number of an index.
-fn ravel(index: &List, shape: &[i64]) -> Result<Int, String> {
+fn ravel(index: &List, shape: &[Int]) -> Result<Int, String> {
     if index.items.len() != shape.len() {
         return Err("an index has one entry per extent".into());
     }
     let terms = index.items.iter().zip(strides(shape));
-    let term = |(i, s): (&Int, i64)| of(IntOp::Mul, i.clone(), Int::Const(s));
+    let term = |(i, s): (&Int, Int)| of(IntOp::Mul, i.clone(), s);
     let sum = terms.map(term).reduce(|a, b| of(IntOp::Add, a, b));
     Ok(sum.unwrap_or(Int::Const(0)))
 }
 
 /// The index of a row-major number. The first entry is not reduced, so that a number too large is
 /// out of range.
-fn unravel(number: Int, shape: Vec<i64>) -> List {
-    let digit = |(d, s): (usize, i64)| {
-        let quotient = of(IntOp::FloorDiv, number.clone(), Int::Const(s));
-        if d == 0 { quotient } else { of(IntOp::FloorMod, quotient, Int::Const(shape[d])) }
+fn unravel(number: Int, shape: &[Int]) -> List {
+    let digit = |(d, s): (usize, Int)| {
+        let quotient = of(IntOp::FloorDiv, number.clone(), s);
+        if d == 0 { quotient } else { of(IntOp::FloorMod, quotient, shape[d].clone()) }
     };
-    let items = strides(&shape).into_iter().enumerate().map(digit).collect();
-    List { items, unravelled: Some((number, shape)) }
+    let items = strides(shape).into_iter().enumerate().map(digit).collect();
+    List { items, unravelled: Some((number, shape.to_vec())) }
 }
 
 /// An entry of a list.
@@ -183,7 +195,7 @@ pub(crate) fn call(f: Function, args: &[Comp]) -> Option<Result<Comp, String>> {
             elementwise(a.clone(), b.clone(), |a, b| of(IntOp::Min, a, b))
         }
         (Function::Ravel, [Comp::List(l), Comp::List(shape)]) => {
-            extents(shape).and_then(|s| ravel(l, &s)).and_then(one)
+            extents(shape).and_then(|s| ravel(l, s)).and_then(one)
         }
         (Function::Unravel, [Comp::Int(number, _), Comp::List(shape)]) => {
             extents(shape).map(|s| Comp::List(unravel(number.clone(), s)))

@@ -37,7 +37,7 @@ pub(crate) enum Comp {
 pub(crate) struct List {
     pub(crate) items: Vec<Int>,
     /// The number and the extents it was unravelled from.
-    pub(crate) unravelled: Option<(Int, Vec<i64>)>,
+    pub(crate) unravelled: Option<(Int, Vec<Int>)>,
 }
 
 impl From<Vec<Int>> for List {
@@ -231,9 +231,11 @@ pub(crate) fn cast(v: Comp, to: DType) -> Result<Comp, String> {
     })
 }
 
+/// A reduction; `count` is how many values the variables have together.
 pub(crate) fn fold(
     monoid: expr::Monoid,
     over: Vec<(Slot, i64)>,
+    count: Int,
     body: Comp,
 ) -> Result<Comp, String> {
     let monoid = match monoid {
@@ -244,10 +246,13 @@ pub(crate) fn fold(
         expr::Monoid::Max => Monoid::Max,
         expr::Monoid::Min => Monoid::Min,
         expr::Monoid::Mean => {
-            let n = over.iter().fold(1i64, |n, o| n.saturating_mul(o.1));
             let sum = Reduce { monoid: Monoid::Sum, over, dtype: None, body: real(body)? };
             let sum = Box::new(Real::Reduce(Box::new(sum)));
-            return Ok(Comp::Real(Real::Binary(RealOp::Div, sum, Box::new(Real::Const(n as f64)))));
+            return Ok(Comp::Real(Real::Binary(
+                RealOp::Div,
+                sum,
+                Box::new(real(Comp::Int(count, NumberKind::Index))?),
+            )));
         }
     };
     Ok(match body {

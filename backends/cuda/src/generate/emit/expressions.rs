@@ -12,13 +12,178 @@ use std::collections::BTreeSet;
 
 /// The node whose code is written.
 #[derive(Clone, Copy)]
-pub(super) struct NodeScope {
-    pub(super) node: Value,
-    pub(super) double: bool,
+pub struct NodeScope {
+    pub node: Value,
+    pub double: bool,
+}
+
+/// Writes the statements of a function, and what in an expression depends on how it names variables and finds elements.
+pub trait ElementWriter: Sized {
+    /// Adds a line.
+    fn line(&mut self, text: impl AsRef<str>);
+
+    /// Opens a block: elements computed in it are not known after it.
+    fn open(&mut self, head: &str);
+
+    /// Closes the last block.
+    fn close(&mut self);
+
+    /// A new local variable.
+    fn local(&mut self) -> String;
+
+    /// Opens a loop over the values of an index variable.
+    fn open_loop(&mut self, slot: Slot, extent: i64);
+
+    /// A variable of the code.
+    fn variable_text(&mut self, slot: Slot) -> String;
+
+    /// A linear form of variables.
+    fn affine_text(&mut self, a: &Affine) -> String;
+
+    /// An element of an input, `r`, as a float.
+    fn read_real(&mut self, scope: NodeScope, r: &Real, read: &Read<Real>) -> String;
+
+    /// An element of an input as an integer.
+    fn read_int(&mut self, scope: NodeScope, read: &Read<Int>) -> String;
+
+    /// What a condition chooses, if it is read from memory without a branch.
+    fn selected_real(&mut self, scope: NodeScope, r: &Real) -> Option<String>;
+
+    /// A reduction of floats.
+    fn reduce_real(&mut self, scope: NodeScope, r: &Reduce<Real>) -> String;
+
+    /// A reduction of integers.
+    fn reduce_int(&mut self, scope: NodeScope, r: &Reduce<Int>) -> String;
+
+    /// Assigns what `what` emits to a variable.
+    fn branch(&mut self, name: &str, what: impl FnOnce(&mut Self) -> String) {
+        let value = what(self);
+        self.line(format!("{name} = {value};"));
+    }
+
+    /// `cond ? then : otherwise`, where either side may need statements.
+    fn choose(
+        &mut self,
+        kind: &str,
+        cond: &str,
+        then: impl Fn(&mut Self) -> String,
+        otherwise: impl Fn(&mut Self) -> String,
+    ) -> String {
+        let name = self.local();
+        self.line(format!("{kind} {name};"));
+        self.open(&format!("if ({cond})"));
+        self.branch(&name, then);
+        self.close();
+        self.open("else");
+        self.branch(&name, otherwise);
+        self.close();
+        name
+    }
+}
+
+/// An index that may leave its axis, and the axis' extent, as C++ spells them.
+#[derive(Clone)]
+pub struct BoundsCheck {
+    pub index: String,
+    pub axis: usize,
+    pub extent: String,
+}
+
+/// What `inner` reads where every index is within its axis and every quotient exists, else `otherwise`; if there is none, the fault of
+/// `node` is recorded.
+pub fn checked<W: ElementWriter>(
+    e: &mut W,
+    kind: &str,
+    node: usize,
+    checks: &[BoundsCheck],
+    whole: &[String],
+    inner: impl Fn(&mut W) -> String,
+    otherwise: &dyn Fn(&mut W) -> Option<String>,
+) -> String {
+    let test = |c: &BoundsCheck| format!("0 <= {0} && {0} < {1}", c.index, c.extent);
+    let inside: Vec<String> = whole.iter().cloned().chain(checks.iter().map(test)).collect();
+    e.choose(kind, &inside.join(" && "), inner, |e| match otherwise(e) {
+        Some(v) => v,
+        None => {
+            if !whole.is_empty() {
+                let whole = whole.join(" && ");
+                e.line(format!("if (!({whole})) out_of_range(fault, {node}, -1, 0, 0);"));
+            }
+            for c in checks {
+                let BoundsCheck { index: i, axis, extent: n } = c;
+                e.line(format!(
+                    "if (!(0 <= {i} && {i} < {n})) out_of_range(fault, {node}, {axis}, {i}, {n});"
+                ));
+            }
+            "0".into()
+        }
+    })
+}
+
+impl ElementWriter for Emitter<'_> {
+    fn line(&mut self, text: impl AsRef<str>) {
+        Emitter::line(self, text);
+    }
+
+    fn open(&mut self, head: &str) {
+        Emitter::open(self, head);
+    }
+
+    fn close(&mut self) {
+        Emitter::close(self);
+    }
+
+    fn local(&mut self) -> String {
+        Emitter::local(self)
+    }
+
+    fn open_loop(&mut self, slot: Slot, n: i64) {
+        let (i, kind) = (Emitter::name(slot), self.index_type());
+        self.open(&format!("for ({kind} {i} = 0; {i} < {n}; ++{i})"));
+    }
+
+    fn variable_text(&mut self, slot: Slot) -> String {
+        self.touched.insert(slot);
+        Emitter::name(slot)
+    }
+
+    fn affine_text(&mut self, a: &Affine) -> String {
+        touch(&mut self.touched, a);
+        spell::affine(a, &|s| Emitter::name(s))
+    }
+
+    fn read_real(&mut self, scope: NodeScope, r: &Real, read: &Read<Real>) -> String {
+        let of = scope.source(self, read.input);
+        let wide = self.kind(of) == ScalarKind::Real(true);
+        let otherwise = read.otherwise.as_ref();
+        let kind = spell::real(scope.double);
+        let guarded = otherwise.and_then(|_| scope.guarded(self, r));
+        let v = guarded.unwrap_or_else(|| {
+            scope.read(self, read, kind, &|e| otherwise.map(|o| scope.real(e, o)))
+        });
+        if wide == scope.double { v } else { format!("({kind}){v}") }
+    }
+
+    fn read_int(&mut self, scope: NodeScope, read: &Read<Int>) -> String {
+        let otherwise = read.otherwise.as_ref();
+        scope.read(self, read, "long long", &|e| otherwise.map(|o| scope.int(e, o)))
+    }
+
+    fn selected_real(&mut self, scope: NodeScope, r: &Real) -> Option<String> {
+        self.selected(scope.node, r)
+    }
+
+    fn reduce_real(&mut self, scope: NodeScope, r: &Reduce<Real>) -> String {
+        scope.reduce(self, r, ScalarKind::Real(scope.double), &|e, body| scope.real(e, body))
+    }
+
+    fn reduce_int(&mut self, scope: NodeScope, r: &Reduce<Int>) -> String {
+        scope.reduce(self, r, ScalarKind::Int(r.dtype), &|e, body| scope.int(e, body))
+    }
 }
 
 impl NodeScope {
-    pub(super) fn real(self, e: &mut Emitter<'_>, r: &Real) -> String {
+    pub fn real(self, e: &mut impl ElementWriter, r: &Real) -> String {
         match r {
             Real::Const(v) => spell::float(*v, self.double),
             Real::Unary(f, a) => {
@@ -30,28 +195,16 @@ impl NodeScope {
                 let (a, b) = (self.real(e, a), self.real(e, b));
                 spell::binary(*op, &a, &b)
             }
-            Real::Read(read) => {
-                let of = self.source(e, read.input);
-                let wide = e.kind(of) == ScalarKind::Real(true);
-                let otherwise = read.otherwise.as_ref();
-                let kind = spell::real(self.double);
-                let guarded = otherwise.and_then(|_| self.guarded(e, r));
-                let v = guarded.unwrap_or_else(|| {
-                    self.read(e, read, kind, &|e| otherwise.map(|o| self.real(e, o)))
-                });
-                if wide == self.double { v } else { format!("({kind}){v}") }
-            }
+            Real::Read(read) => e.read_real(self, r, read),
             Real::If(c, a, b) => {
-                if let Some(selected) = e.selected(self.node, r) {
+                if let Some(selected) = e.selected_real(self, r) {
                     return selected;
                 }
                 let c = self.truth(e, c);
                 let kind = spell::real(self.double);
                 e.choose(kind, &c, |e| self.real(e, a), |e| self.real(e, b))
             }
-            Real::Reduce(r) => {
-                self.reduce(e, r, ScalarKind::Real(self.double), &|e, body| self.real(e, body))
-            }
+            Real::Reduce(r) => e.reduce_real(self, r),
             Real::FromInt(sign, a) => {
                 let a = self.int(e, a);
                 format!("({}){}", spell::real(self.double), spell::signed(*sign, &format!("({a})")))
@@ -60,17 +213,11 @@ impl NodeScope {
         }
     }
 
-    pub(super) fn int(self, e: &mut Emitter<'_>, i: &Int) -> String {
+    pub fn int(self, e: &mut impl ElementWriter, i: &Int) -> String {
         match i {
             Int::Const(v) => spell::int(*v),
-            Int::Slot(s) => {
-                e.touched.insert(*s);
-                Emitter::name(*s)
-            }
-            Int::Affine(a) => {
-                touch(&mut e.touched, a);
-                spell::affine(a, &|s| Emitter::name(s))
-            }
+            Int::Slot(s) => e.variable_text(*s),
+            Int::Affine(a) => e.affine_text(a),
             Int::Neg(a) => format!("sub_int(0, {})", self.int(e, a)),
             Int::Abs(a) => format!("abs_int({})", self.int(e, a)),
             Int::Signum(sign, a) => {
@@ -107,16 +254,13 @@ impl NodeScope {
                 e.close();
                 name
             }
-            Int::Read(read) => {
-                let otherwise = read.otherwise.as_ref();
-                self.read(e, read, "long long", &|e| otherwise.map(|o| self.int(e, o)))
-            }
+            Int::Read(read) => e.read_int(self, read),
             Int::If(c, a, b) => {
                 let c = self.truth(e, c);
                 e.choose("long long", &c, |e| self.int(e, a), |e| self.int(e, b))
             }
             Int::Reduce(r) => {
-                let v = self.reduce(e, r, ScalarKind::Int(r.dtype), &|e, body| self.int(e, body));
+                let v = e.reduce_int(self, r);
                 r.dtype.map_or(v.clone(), |d| spell::wrapped(d, &v))
             }
             Int::FromReal(dtype, a) => spell::truncated(*dtype, &self.real(e, a)),
@@ -124,7 +268,7 @@ impl NodeScope {
         }
     }
 
-    pub(super) fn truth(self, e: &mut Emitter<'_>, t: &Truth) -> String {
+    pub fn truth(self, e: &mut impl ElementWriter, t: &Truth) -> String {
         match t {
             Truth::Const(v) => v.to_string(),
             Truth::Real(cmp, a, b) => {
@@ -156,11 +300,7 @@ impl NodeScope {
                 };
                 let name = e.local();
                 e.line(format!("bool {name} = {first};"));
-                for &(slot, n) in over {
-                    let i = Emitter::name(slot);
-                    let kind = e.index_type();
-                    e.open(&format!("for ({kind} {i} = 0; {i} < {n}; ++{i})"));
-                }
+                over.iter().for_each(|&(slot, n)| e.open_loop(slot, n));
                 let v = self.truth(e, body);
                 e.line(format!("{name} = {name} {op} {v};"));
                 over.iter().for_each(|_| e.close());
@@ -184,7 +324,7 @@ impl NodeScope {
         }
         let mut found = or_number(e, self.node, r)?;
         let text = |i: &Affine| spell::affine(i, &|s| Emitter::name(s));
-        found.inside.retain(|(i, n)| !e.within.contains(&(text(i), *n)));
+        found.inside.retain(|(i, n)| !e.within.contains(&(text(i), spell::int(*n))));
         if found.inside.is_empty() {
             return None;
         }
@@ -203,25 +343,26 @@ impl NodeScope {
         if let Some(found) = e.found.as_mut().filter(|_| of.node == self.node.node) {
             found.own.push((of, read.index.clone()));
         }
-        let mut checks: Vec<(String, usize, i64)> = vec![];
+        let mut checks: Vec<BoundsCheck> = vec![];
         let mut whole: Vec<String> = vec![];
         match &read.fast {
             Some(fast) => {
                 fast.checked.iter().for_each(|(i, ..)| touch(&mut e.touched, i));
                 for (i, axis, n) in &fast.checked {
-                    checks.push((spell::affine(i, &|s| Emitter::name(s)), *axis, *n));
+                    let index = spell::affine(i, &|s| Emitter::name(s));
+                    checks.push(BoundsCheck { index, axis: *axis, extent: spell::int(*n) });
                 }
             }
             None => {
                 for (axis, (i, &n)) in read.index.iter().zip(&read.shape).enumerate() {
                     self.remainders(e, i, &mut whole);
                     let i = self.int(e, i);
-                    checks.push((i, axis, n));
+                    checks.push(BoundsCheck { index: i, axis, extent: spell::int(n) });
                 }
             }
         }
         // What is read only where this lies inside is not checked again.
-        checks.retain(|(i, _, n)| !e.within.contains(&(i.clone(), *n)));
+        checks.retain(|c| !e.within.contains(&(c.index.clone(), c.extent.clone())));
         let index = read.index.clone();
         let offset = read.fast.as_ref().map(|f| spell::affine(&f.offset, &|s| Emitter::name(s)));
         let element = |e: &mut Emitter<'_>| match &offset {
@@ -240,36 +381,18 @@ impl NodeScope {
         if checks.is_empty() && whole.is_empty() {
             return element(e);
         }
-        let tests = checks.iter().map(|(i, _, n)| format!("0 <= {i} && {i} < {}", spell::int(*n)));
-        let inside: Vec<String> = whole.iter().cloned().chain(tests).collect();
-        let inside = inside.join(" && ");
         if e.found.is_none() && read.otherwise.is_none() {
             e.faults = true;
         }
-        let node = e.first_node + self.node.node.0 as usize;
         let known = e.within.len();
         let inner = |e: &mut Emitter<'_>| {
-            e.within.extend(checks.iter().map(|(i, _, n)| (i.clone(), *n)));
+            e.within.extend(checks.iter().map(|c| (c.index.clone(), c.extent.clone())));
             let name = element(e);
             e.within.truncate(known);
             name
         };
-        e.choose(kind, &inside, inner, |e| match otherwise(e) {
-            Some(v) => v,
-            None => {
-                if !whole.is_empty() {
-                    let whole = whole.join(" && ");
-                    e.line(format!("if (!({whole})) out_of_range(fault, {node}, -1, 0, 0);"));
-                }
-                for (i, axis, n) in &checks {
-                    let n = spell::int(*n);
-                    e.line(format!(
-                        "if (!(0 <= {i} && {i} < {n})) out_of_range(fault, {node}, {axis}, {i}, {n});"
-                    ));
-                }
-                "0".into()
-            }
-        })
+        let node = e.first_node + self.node.node.0 as usize;
+        checked(e, kind, node, &checks, &whole, inner, otherwise)
     }
 
     /// An index that means the same outside of this node's code: one that elements decide becomes a variable.
@@ -285,7 +408,7 @@ impl NodeScope {
     }
 
     /// The conditions under which the quotients of an index exist.
-    fn remainders(self, e: &mut Emitter<'_>, i: &Int, out: &mut Vec<String>) {
+    pub fn remainders(self, e: &mut impl ElementWriter, i: &Int, out: &mut Vec<String>) {
         match i {
             Int::Exact(a, b) => {
                 self.remainders(e, a, out);
@@ -321,11 +444,7 @@ impl NodeScope {
         }
         let name = e.local();
         e.line(format!("{} {name} = {first};", kind.name()));
-        for &(slot, n) in &r.over {
-            let i = Emitter::name(slot);
-            let kind = e.index_type();
-            e.open(&format!("for ({kind} {i} = 0; {i} < {n}; ++{i})"));
-        }
+        r.over.iter().for_each(|&(slot, n)| e.open_loop(slot, n));
         let v = body(e, &r.body);
         e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));
         r.over.iter().for_each(|_| e.close());

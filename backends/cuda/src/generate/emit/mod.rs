@@ -9,11 +9,11 @@ mod memory;
 mod selection;
 mod shared;
 
-use super::kernel::KernelProgram;
+use super::kernel::{KernelProgram, computes_in_double};
 use super::product::Term;
 use super::product::tile_config::Tiling;
 use super::spelling::{self as spell, ScalarKind};
-use expressions::NodeScope;
+pub use expressions::{BoundsCheck, ElementWriter, NodeScope, checked};
 use lanes::VectorLoop;
 pub use lanes::{Accesses, VectorSource, vector_width, widest};
 pub use memory::SharedWindow;
@@ -73,7 +73,7 @@ pub struct Emitter<'k> {
     /// True once an index may leave its axis.
     pub faults: bool,
     /// Positions that are within their extents where the present statements run.
-    within: Vec<(String, i64)>,
+    within: Vec<(String, String)>,
     /// The number of the kernel's first node in fault records.
     pub first_node: usize,
     /// The extents of the index variables.
@@ -449,28 +449,14 @@ impl<'k> Emitter<'k> {
         format!("v{}", self.variables)
     }
 
-    /// Whether floats are computed in 64 bits: for `f64`, and where integers become floats and then integers again.
+    /// Whether floats are computed in 64 bits, as [`computes_in_double`] says.
     pub fn double(&self, v: Value) -> bool {
-        let node = self.kernel.program.node(v.node);
-        let narrow = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
-        let floats =
-            node.args.iter().map(|a| self.kernel.program.ty(*a).dtype).filter(|d| d.is_float());
-        let floats: Vec<DType> = floats.collect();
-        let own = self.kernel.program.ty(v).dtype;
-        match own.is_float() {
-            true => !narrow(own) || floats.contains(&DType::F64),
-            false => floats.is_empty() || floats.contains(&DType::F64),
-        }
+        computes_in_double(&self.kernel.program, v)
     }
 
     /// The kind of a value's elements.
     fn kind(&self, v: Value) -> ScalarKind {
-        let dtype = self.kernel.program.ty(v).dtype;
-        if dtype.is_float() {
-            ScalarKind::Real(dtype == DType::F64)
-        } else {
-            ScalarKind::Int(Some(dtype))
-        }
+        ScalarKind::of(self.kernel.program.ty(v).dtype)
     }
 
     /// Emits an element; its name, a literal or a variable.
@@ -522,31 +508,6 @@ impl<'k> Emitter<'k> {
                 name
             }
         }
-    }
-
-    /// Assigns what `what` emits to a variable.
-    fn branch(&mut self, name: &str, what: impl FnOnce(&mut Self) -> String) {
-        let value = what(self);
-        self.line(format!("{name} = {value};"));
-    }
-
-    /// `cond ? then : otherwise`, where either side may need statements.
-    fn choose(
-        &mut self,
-        kind: &str,
-        cond: &str,
-        then: impl Fn(&mut Self) -> String,
-        otherwise: impl Fn(&mut Self) -> String,
-    ) -> String {
-        let name = self.local();
-        self.line(format!("{kind} {name};"));
-        self.open(&format!("if ({cond})"));
-        self.branch(&name, then);
-        self.close();
-        self.open("else");
-        self.branch(&name, otherwise);
-        self.close();
-        name
     }
 }
 

@@ -3,11 +3,11 @@
 //! Register layouts are those of `MMA` in `prelude.cuh`. Accumulators have 32 bits. Where a zero point is added to an integer factor so
 //! that it fits a byte, the other factor is also multiplied with ones, which gives what a sum is too large by.
 
-use super::super::emit::{Emitter, coordinates, vector_width};
+use super::super::emit::{ElementWriter, Emitter, coordinates, vector_width};
 use super::simt::open_unrolled;
-use super::smem_pipeline::{FactorTile, TileElement};
+use super::smem_pipeline::{TileElement, TileLayout};
 use super::tile_config::SIDE;
-use super::{Int8Factors, Product};
+use super::{Int8Factors, Mainloop, Product};
 use mlc_dsl::ir::DType;
 
 /// Rows and columns of the warps of a block.
@@ -15,12 +15,12 @@ const DOWN: i64 = 2;
 const ACROSS: i64 = 4;
 
 /// Fragments of a warp, of 16 rows and of 8 columns.
-fn fragments(p: &Product) -> (i64, i64) {
+pub fn fragments(p: &Mainloop) -> (i64, i64) {
     (p.tiling.rows * SIDE / DOWN / 16, p.tiling.columns * SIDE / ACROSS / 8)
 }
 
 /// Declares the place of a thread in its warp and of the warp in a tile, and the thread's sums.
-pub fn declare(e: &mut Emitter<'_>, p: &Product) {
+pub fn declare(e: &mut impl ElementWriter, p: &Mainloop) {
     let (rows, columns) = fragments(p);
     e.line("int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, within = lane % 4;");
     e.line(format!("int y = warp / {ACROSS} * {} + group;", rows * 16));
@@ -37,12 +37,12 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
 }
 
 /// The factor to which something is added: that of rows (0) or of columns (1).
-fn shifted(p: &Product) -> Option<usize> {
+pub fn shifted(p: &Mainloop) -> Option<usize> {
     p.bytes.and_then(|b| b.shifts.iter().position(|s| *s != 0))
 }
 
 /// The bits of the elements of a line that a register holds, from a step on.
-fn word(f: &FactorTile<'_>, line: &str, step: &str) -> String {
+fn word(f: &TileLayout, line: &str, step: &str) -> String {
     let at = |step: &str| f.place("tile", line, step);
     match f.element {
         TileElement::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
@@ -52,13 +52,13 @@ fn word(f: &FactorTile<'_>, line: &str, step: &str) -> String {
 
 /// Reads four matrices of 8 by 8 elements of 16 bits, of which each lane names eight elements side by side: `line` and `step` of the
 /// first of them. Where the lines of a step lie side by side in shared memory, they are turned.
-fn four_matrices(e: &mut Emitter<'_>, f: &FactorTile<'_>, to: &str, line: &str, step: &str) {
+fn four_matrices(e: &mut impl ElementWriter, f: &TileLayout, to: &str, line: &str, step: &str) {
     let load = if f.by_step { "load_matrices_turned" } else { "load_matrices" };
     e.line(format!("{load}({to}, {} + ({}));", f.name, f.place("tile", line, step)));
 }
 
 /// Reads a fragment of 16 rows and 16 steps: its quarters are those of 8 rows and 8 steps, first along the rows.
-fn matrices_of_rows(e: &mut Emitter<'_>, left: &FactorTile<'_>) {
+fn matrices_of_rows(e: &mut impl ElementWriter, left: &TileLayout) {
     let (line, step) = match left.by_step {
         true => ("lane / 8 % 2 * 8", "lane / 16 * 8 + lane % 8"),
         false => ("lane % 16", "lane / 16 * 8"),
@@ -68,7 +68,7 @@ fn matrices_of_rows(e: &mut Emitter<'_>, left: &FactorTile<'_>) {
 }
 
 /// Reads fragments of 8 columns and 16 steps: two at once, or one of 32 steps.
-fn matrices_of_columns(e: &mut Emitter<'_>, right: &FactorTile<'_>, columns: i64) {
+fn matrices_of_columns(e: &mut impl ElementWriter, right: &TileLayout, columns: i64) {
     if columns == 1 {
         let (line, step) =
             if right.by_step { ("x", "lane") } else { ("x + lane % 8", "lane / 8 * 8") };
@@ -95,7 +95,7 @@ fn matrices_of_columns(e: &mut Emitter<'_>, right: &FactorTile<'_>, columns: i64
 }
 
 /// Writes the steps of a tile.
-pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
+pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
     let (rows, columns) = fragments(p);
     let bytes = |b: Int8Factors| {
         let [a, b] = b.types.map(|d| if d == DType::U8 { "u8" } else { "s8" });
@@ -150,7 +150,8 @@ pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: 
 /// Writes the loops over a thread's elements, of which two lie side by side.
 pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
     let kind = e.index_type();
-    let (rows, columns) = fragments(p);
+    let of = p.mainloop();
+    let (rows, columns) = fragments(&of);
     let mut width = vector_width(&p.columns, 2);
     let accesses =
         e.count_accesses(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0][0]")));
@@ -166,7 +167,7 @@ pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emit
     let [tile, lane] = if width == 1 { ["j / 2", "j % 2"] } else { ["j", "lane"] };
     e.lanes("across", &p.columns, width, |e| {
         let sum = format!("sum[i / 2][{tile}][i % 2 * 2 + {lane}]");
-        let Some(side) = shifted(p) else { return store(e, &sum) };
+        let Some(side) = shifted(&of) else { return store(e, &sum) };
         let others = [format!("others[{tile}][{lane}]"), "others[i / 2][i % 2 * 2]".into()];
         let by = p.bytes.map_or(0, |b| b.shifts[side]);
         let others = format!("{by}u * (unsigned){}", others[side]);

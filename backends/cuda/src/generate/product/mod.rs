@@ -9,7 +9,7 @@ mod epilogue;
 mod gelu_tanh;
 pub(crate) mod gemm_match;
 mod gemv;
-mod mma;
+pub(crate) mod mma;
 pub(crate) mod simt;
 pub(crate) mod smem_pipeline;
 mod split_k;
@@ -314,6 +314,15 @@ fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> TileEle
     }
 }
 
+/// How the tiles of a product are multiplied, whatever its extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mainloop {
+    pub tiling: Tiling,
+    pub element: TileElement,
+    pub bytes: Option<Int8Factors>,
+    pub double: bool,
+}
+
 /// Elements along axes.
 pub fn size(axes: &[(Slot, i64)]) -> i64 {
     axes.iter().map(|a| a.1).product()
@@ -399,6 +408,12 @@ impl Product {
         };
         out.extend(wide.flatten());
         out
+    }
+
+    /// How its tiles are multiplied.
+    pub fn mainloop(&self) -> Mainloop {
+        let Product { tiling, element, bytes, double, .. } = *self;
+        Mainloop { tiling, element, bytes, double }
     }
 
     /// Element type of the tiles of the factor of rows (0) or columns (1).

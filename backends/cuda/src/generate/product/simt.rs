@@ -1,10 +1,10 @@
 //! SIMT mainloop: every thread reads lines of both factors and accumulates their outer product.
 
-use super::super::emit::{Emitter, coordinates, vector_width};
+use super::super::emit::{ElementWriter, Emitter, coordinates, vector_width};
 use super::super::spelling as spell;
-use super::Product;
-use super::smem_pipeline::{FactorTile, TileElement};
+use super::smem_pipeline::{TileElement, TileLayout};
 use super::tile_config::SIDE;
+use super::{Mainloop, Product};
 
 /// Elements that a thread reads from shared memory at once, of so many.
 fn at_once(elements: i64, double: bool) -> i64 {
@@ -12,7 +12,7 @@ fn at_once(elements: i64, double: bool) -> i64 {
 }
 
 /// The place of a thread's element in its tile, as the number of a group, a factor and the rest.
-fn place(own: i64, double: bool, thread: &str, i: &str) -> String {
+pub fn place(own: i64, double: bool, thread: &str, i: &str) -> String {
     let group = at_once(own, double);
     match own / group {
         1 => format!("{thread} * {group} + {i}"),
@@ -25,12 +25,12 @@ fn place(own: i64, double: bool, thread: &str, i: &str) -> String {
 
 /// The place in its tile of a thread's column: apart from its other ones where the steps of a line lie side by side, so that neighbouring
 /// threads read neighbouring lines.
-fn column(own: i64, double: bool, by_step: bool, i: &str) -> String {
+pub fn column(own: i64, double: bool, by_step: bool, i: &str) -> String {
     if by_step { place(own, double, "x", i) } else { format!("{i} * {SIDE} + x") }
 }
 
 /// Reads a thread's elements of some steps from `k` on into registers, at once what lies side by side.
-fn fetch(e: &mut Emitter<'_>, f: &FactorTile<'_>, to: &str, own: i64, thread: &str, steps: i64) {
+fn fetch(e: &mut impl ElementWriter, f: &TileLayout, to: &str, own: i64, thread: &str, steps: i64) {
     let (real, double) = (f.element.name(), f.element == TileElement::Real(true));
     if !f.by_step {
         e.line("#pragma unroll");
@@ -60,13 +60,13 @@ fn fetch(e: &mut Emitter<'_>, f: &FactorTile<'_>, to: &str, own: i64, thread: &s
 }
 
 /// Opens a loop over parts of a thread's elements.
-pub fn open_unrolled(e: &mut Emitter<'_>, name: &str, count: i64) {
+pub fn open_unrolled(e: &mut impl ElementWriter, name: &str, count: i64) {
     e.line("#pragma unroll");
     e.open(&format!("for (int {name} = 0; {name} < {count}; ++{name})"));
 }
 
 /// Writes the steps of a tile; several at once where the steps of a line lie side by side.
-pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
+pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
     let (t, real) = (p.tiling, spell::real(p.double));
     let steps = if left.by_step && right.by_step { 1 } else { p.element.widest() };
     let depth = p.tiling.step;
@@ -85,7 +85,7 @@ pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: 
 }
 
 /// Declares the place of a thread in a tile, of which a warp takes four by eight threads' elements, and its sums.
-pub fn declare(e: &mut Emitter<'_>, p: &Product) {
+pub fn declare(e: &mut impl ElementWriter, p: &Mainloop) {
     let (t, real) = (p.tiling, spell::real(p.double));
     e.line("int warp = threadIdx.x / 32;");
     e.line("int y = warp / 2 * 4 + threadIdx.x % 32 / 8, x = warp % 2 * 8 + threadIdx.x % 8;");

@@ -57,8 +57,18 @@ impl TileElement {
         }
     }
 
+    /// Whether the lines of a step lie side by side in shared memory, where a factor is loaded along the depth, or is not.
+    pub fn is_by_step(self, along_depth: bool) -> bool {
+        match self {
+            TileElement::Real(_) => true,
+            TileElement::Tf32 | TileElement::Half(_) => !along_depth,
+            // A register holds four steps of a line.
+            TileElement::Byte(_) => false,
+        }
+    }
+
     /// The type in memory whose elements are what a tile consists of.
-    fn stored(self) -> DType {
+    pub fn stored(self) -> DType {
         match self {
             TileElement::Real(true) => DType::F64,
             TileElement::Real(false) | TileElement::Tf32 => DType::F32,
@@ -74,10 +84,58 @@ impl TileElement {
     }
 }
 
-/// A factor and its tiles.
-pub struct FactorTile<'a> {
+/// How tiles of a factor lie in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileLayout {
     /// The shared array.
     pub name: &'static str,
+    pub element: TileElement,
+    /// Depth of a tile.
+    pub depth: i64,
+    /// Lines of a tile, and whether those of a step lie side by side in shared memory; otherwise the steps of a line do.
+    pub lines: i64,
+    pub by_step: bool,
+    /// Whether it is swizzled in shared memory, as `wgmma` reads it.
+    pub is_swizzled: bool,
+}
+
+impl TileLayout {
+    /// Elements from a step, or a line, to the next in shared memory: with a gap of 16 bytes, so that they begin at different
+    /// banks, and of 32 for tensor cores, where neighbouring threads read neighbouring steps of a line.
+    pub fn stride(&self) -> i64 {
+        match (self.element, self.by_step) {
+            (TileElement::Tf32, true) => self.lines + 8,
+            (element, true) => self.lines + element.widest(),
+            (element, false) => self.depth + element.widest(),
+        }
+    }
+
+    /// The place of an element in shared memory, of the tile in use or of the other one.
+    pub fn place(&self, tile: &str, line: &str, step: &str) -> String {
+        if self.is_swizzled {
+            let place = warpgroups::place(self.lines, self.by_step, line, step);
+            return format!("{tile} * {} + {place}", self.tile());
+        }
+        let (stride, depth) = (self.stride(), self.depth);
+        match self.by_step {
+            true => format!("({tile} * {depth} + {step}) * {stride} + {line}"),
+            false => format!("({tile} * {} + {line}) * {stride} + {step}", self.lines),
+        }
+    }
+
+    /// Elements of a tile, with gaps.
+    pub fn tile(&self) -> i64 {
+        if self.is_swizzled {
+            return self.lines * self.depth;
+        }
+        self.stride() * if self.by_step { self.depth } else { self.lines }
+    }
+}
+
+/// A factor and its tiles.
+pub struct FactorTile<'a> {
+    /// How they lie.
+    pub layout: TileLayout,
     /// The variable with the tile's first line, and how many lines there are.
     first: &'static str,
     count: i64,
@@ -89,14 +147,6 @@ pub struct FactorTile<'a> {
     shift: i64,
     product: Value,
     double: bool,
-    pub element: TileElement,
-    /// Depth of a tile.
-    pub depth: i64,
-    /// Lines of a tile, and whether those of a step lie side by side in shared memory; otherwise the steps of a line do.
-    pub lines: i64,
-    pub by_step: bool,
-    /// Whether it is swizzled in shared memory, as `wgmma` reads it.
-    is_swizzled: bool,
     /// Whether neighbouring threads load what lies side by side along the depth, and how many elements at once.
     along_depth: bool,
     width: i64,
@@ -129,12 +179,7 @@ impl<'a> FactorTile<'a> {
         element: TileElement,
     ) -> FactorTile<'a> {
         let mut f = FactorTile::by_step(e, p, side, lines, element);
-        f.by_step = match element {
-            TileElement::Real(_) => true,
-            TileElement::Tf32 | TileElement::Half(_) => !f.along_depth,
-            // A register holds four steps of a line.
-            TileElement::Byte(_) => false,
-        };
+        f.layout.by_step = element.is_by_step(f.along_depth);
         f
     }
 
@@ -150,8 +195,16 @@ impl<'a> FactorTile<'a> {
             _ => ("right", "column", &p.columns),
         };
         let (count, factor) = (size(along), &p.factors[side]);
-        let mut f = FactorTile {
+        let layout = TileLayout {
             name,
+            element,
+            depth: p.tiling.step,
+            lines,
+            by_step: true,
+            is_swizzled: p.tiling.by_warpgroups,
+        };
+        let mut f = FactorTile {
+            layout,
             first,
             count,
             along,
@@ -160,11 +213,6 @@ impl<'a> FactorTile<'a> {
             shift: p.bytes.map_or(0, |b| b.shifts[side]),
             product: p.value,
             double: p.double,
-            element,
-            depth: p.tiling.step,
-            lines,
-            by_step: true,
-            is_swizzled: p.tiling.by_warpgroups,
             along_depth: false,
             width: 1,
         };
@@ -185,79 +233,50 @@ impl<'a> FactorTile<'a> {
         if self.along_depth { self.deep } else { self.along }
     }
 
-    /// Elements from a step, or a line, to the next in shared memory: with a gap of 16 bytes, so that they begin at different
-    /// banks, and of 32 for tensor cores, where neighbouring threads read neighbouring steps of a line.
-    pub fn stride(&self) -> i64 {
-        match (self.element, self.by_step) {
-            (TileElement::Tf32, true) => self.lines + 8,
-            (element, true) => self.lines + element.widest(),
-            (element, false) => self.depth + element.widest(),
-        }
-    }
-
-    /// The place of an element in shared memory, of the tile in use or of the other one.
-    pub fn place(&self, tile: &str, line: &str, step: &str) -> String {
-        if self.is_swizzled {
-            let place = warpgroups::place(self.lines, self.by_step, line, step);
-            return format!("{tile} * {} + {place}", self.tile());
-        }
-        let (stride, depth) = (self.stride(), self.depth);
-        match self.by_step {
-            true => format!("({tile} * {depth} + {step}) * {stride} + {line}"),
-            false => format!("({tile} * {} + {line}) * {stride} + {step}", self.lines),
-        }
-    }
-
-    /// Elements of a tile, with gaps.
-    pub fn tile(&self) -> i64 {
-        if self.is_swizzled {
-            return self.lines * self.depth;
-        }
-        self.stride() * if self.by_step { self.depth } else { self.lines }
-    }
-
     fn turns(&self) -> i64 {
-        (self.lines * self.depth / self.width + i64::from(THREADS) - 1) / i64::from(THREADS)
+        (self.layout.lines * self.layout.depth / self.width + i64::from(THREADS) - 1)
+            / i64::from(THREADS)
     }
 
     /// Whether the last turn has fewer accesses than threads.
     fn is_short(&self) -> bool {
-        self.lines * self.depth / self.width % i64::from(THREADS) != 0
+        self.layout.lines * self.layout.depth / self.width % i64::from(THREADS) != 0
     }
 
     /// Declares the shared array, and the registers of what is on its way.
     pub fn declare(&self, e: &mut Emitter<'_>) {
-        let (name, real) = (self.name, self.element.name());
-        e.line(format!("SHARED({real}, {name}, {});", 2 * self.tile()));
+        let (name, real) = (self.layout.name, self.layout.element.name());
+        e.line(format!("SHARED({real}, {name}, {});", 2 * self.layout.tile()));
         self.declare_next(e);
     }
 
     /// Declares the registers of what is on its way.
     pub fn declare_next(&self, e: &mut Emitter<'_>) {
-        let (name, real) = (self.name, self.element.name());
+        let (name, real) = (self.layout.name, self.layout.element.name());
         e.line(format!("{real} next_{name}[{}];", self.turns() * self.width));
     }
 
     /// The same factor as it is copied from memory without passing through registers, if it is there as it is, or 0 outside of what is there:
     /// by up to 16 bytes, 4 at least, where they lie side by side in both memories.
     pub fn copied(&self, e: &Emitter<'_>) -> Option<FactorTile<'a>> {
-        if let TileElement::Byte(_) = self.element {
+        if let TileElement::Byte(_) = self.layout.element {
             return None;
         }
-        let bytes = self.element.stored().size() as i64;
+        let bytes = self.layout.element.stored().size() as i64;
         let widths = [8, 4, 2, 1].into_iter().filter(|w| (4..=16).contains(&(w * bytes)));
         let sides = [self.along_depth, !self.along_depth];
         let all = widths.flat_map(|width| sides.map(|along_depth| (width, along_depth)));
         all.map(|(width, along_depth)| {
             // A single element lies wherever threads read it best.
-            let by_step = if width == 1 { self.by_step } else { !along_depth };
-            FactorTile { width, along_depth, by_step, ..*self }
+            let by_step = if width == 1 { self.layout.by_step } else { !along_depth };
+            let layout = TileLayout { by_step, ..self.layout };
+            FactorTile { layout, width, along_depth, ..*self }
         })
         // Threads beside each other read what lies side by side.
         .filter(|f| f.width > 1 || f.along_depth == self.along_depth)
         .find(|f| {
             let found = f.source(&mut e.clone());
-            found.is_some_and(|s| s.dtype == self.element.stored())
+            found.is_some_and(|s| s.dtype == self.layout.element.stored())
         })
     }
 
@@ -274,19 +293,24 @@ impl<'a> FactorTile<'a> {
 
     /// Declares the shared array for so many tiles that are copied.
     pub fn declare_copied(&self, e: &mut Emitter<'_>, tiles: i64) {
-        e.line(format!("SHARED({}, {}, {});", self.element.name(), self.name, tiles * self.tile()));
+        e.line(format!(
+            "SHARED({}, {}, {});",
+            self.layout.element.name(),
+            self.layout.name,
+            tiles * self.layout.tile()
+        ));
     }
 
     /// Writes the loop that begins to copy from the step `next` of the depth on, before `end`, to the tile `to`; what lies outside is 0.
     pub fn copy(&self, e: &mut Emitter<'_>, to: &str, has_tail: bool) {
-        let (kind, name) = (e.index_type(), self.name);
+        let (kind, name) = (e.index_type(), self.layout.name);
         self.open(e);
         e.line(format!("{kind} place = {} + line, deep = next + step;", self.first));
         let source = self.source(e).expect("it is copied");
-        let to = self.place(to, "line", "step");
+        let to = self.layout.place(to, "line", "step");
         let bounds = Some(self.inside(has_tail)).filter(|i| !i.is_empty());
         let inside: Vec<String> = bounds.into_iter().chain(source.inside).collect();
-        let call = match self.width == self.element.widest() {
+        let call = match self.width == self.layout.element.widest() {
             true => "copy_async".into(),
             false => format!("copy_part_async<{}>", self.width),
         };
@@ -305,7 +329,7 @@ impl<'a> FactorTile<'a> {
     /// The condition that a place and a step of the depth are inside; empty if they are anyway.
     fn inside(&self, has_tail: bool) -> String {
         let mut inside = vec![];
-        if self.count % self.lines != 0 {
+        if self.count % self.layout.lines != 0 {
             inside.push(format!("place < {}", self.count));
         }
         if has_tail {
@@ -316,13 +340,13 @@ impl<'a> FactorTile<'a> {
 
     /// Opens a loop over the accesses of a thread: `line` and `step` are those of the first element.
     fn open(&self, e: &mut Emitter<'_>) {
-        let (width, lines) = (self.width, self.lines / self.width);
-        let steps = self.depth / width;
+        let (width, lines) = (self.width, self.layout.lines / self.width);
+        let steps = self.layout.depth / width;
         e.line("#pragma unroll");
         e.open(&format!("for (int turn = 0; turn < {}; ++turn)", self.turns()));
         e.line(format!("int at = threadIdx.x + turn * {THREADS};"));
         if self.is_short() {
-            e.line(format!("if (at >= {}) break;", self.lines * self.depth / width));
+            e.line(format!("if (at >= {}) break;", self.layout.lines * self.layout.depth / width));
         }
         let by = if width == 1 { String::new() } else { format!(" * {width}") };
         match self.along_depth {
@@ -346,8 +370,8 @@ impl<'a> FactorTile<'a> {
         e.lanes(at.1, at.0, self.width, |e| {
             let value = e.term_of(self.product, self.double, self.factor);
             let value = match self.shift {
-                0 => self.element.convert(e, &value),
-                by => self.element.convert(e, &format!("{value} + {by}")),
+                0 => self.layout.element.convert(e, &value),
+                by => self.layout.element.convert(e, &format!("{value} + {by}")),
             };
             put(e, &value);
         });
@@ -359,7 +383,7 @@ impl<'a> FactorTile<'a> {
         self.open(e);
         e.line(format!("{kind} place = {} + line, deep = next + step;", self.first));
         let lane = if width == 1 { "turn".into() } else { format!("turn * {width} + lane") };
-        let zero = format!("next_{}[{lane}] = 0;", self.name);
+        let zero = format!("next_{}[{lane}] = 0;", self.layout.name);
         match width {
             1 => e.line(zero),
             _ => {
@@ -369,7 +393,7 @@ impl<'a> FactorTile<'a> {
         }
         let check = self.inside(has_tail);
         e.open(&if check.is_empty() { check } else { format!("if ({check})") });
-        let name = self.name;
+        let name = self.layout.name;
         self.elements(e, &mut |e, value| e.line(format!("next_{name}[{lane}] = {value};")));
         e.close();
         e.close();
@@ -377,10 +401,10 @@ impl<'a> FactorTile<'a> {
 
     /// Writes the loop that stores what was loaded into the other tile.
     pub fn store(&self, e: &mut Emitter<'_>) {
-        let (name, width, real) = (self.name, self.width, self.element.name());
+        let (name, width, real) = (self.layout.name, self.width, self.layout.element.name());
         self.open(e);
-        let lane = |line: &str, step: &str| self.place("(1 - tile)", line, step);
-        match (width, self.along_depth == self.by_step) {
+        let lane = |line: &str, step: &str| self.layout.place("(1 - tile)", line, step);
+        match (width, self.along_depth == self.layout.by_step) {
             (1, _) => {
                 e.line(format!("{name}[{}] = next_{name}[turn];", lane("line", "step")));
             }

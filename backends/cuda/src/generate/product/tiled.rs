@@ -35,8 +35,8 @@ pub fn write(
     let copied = left.copied(e).zip(right.copied(e));
     match p.element {
         _ if t.by_warpgroups => warpgroups::declare(e, p),
-        TileElement::Real(_) => simt::declare(e, p),
-        _ => mma::declare(e, p),
+        TileElement::Real(_) => simt::declare(e, &p.mainloop()),
+        _ => mma::declare(e, &p.mainloop()),
     }
     let of_part = t.depth_of_part(depth);
     match t.parts {
@@ -72,7 +72,7 @@ pub fn write(
     }
     match p.element {
         _ if t.by_warpgroups => warpgroups::results(e, p, store),
-        TileElement::Real(_) => simt::results(e, p, right.by_step, store),
+        TileElement::Real(_) => simt::results(e, p, right.layout.by_step, store),
         _ => mma::results(e, p, store),
     }
     (size(&p.batch) * t.parts * tiles) as u64
@@ -80,9 +80,10 @@ pub fn write(
 
 /// Writes the steps of a tile.
 fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &FactorTile<'_>) {
+    let (p, left, right) = (p.mainloop(), &left.layout, &right.layout);
     match p.element {
-        TileElement::Real(_) => simt::multiply(e, p, left, right),
-        _ => mma::multiply(e, p, left, right),
+        TileElement::Real(_) => simt::multiply(e, &p, left, right),
+        _ => mma::multiply(e, &p, left, right),
     }
 }
 
@@ -132,9 +133,12 @@ pub fn declare_large(
     right: &FactorTile<'_>,
     tiles: i64,
 ) {
-    let name = left.element.name();
-    e.line(format!("LARGE_SHARED({name}, left, {});", tiles * (left.tile() + right.tile())));
-    e.line(format!("auto right = left + {};", tiles * left.tile()));
+    let name = left.layout.element.name();
+    e.line(format!(
+        "LARGE_SHARED({name}, left, {});",
+        tiles * (left.layout.tile() + right.layout.tile())
+    ));
+    e.line(format!("auto right = left + {};", tiles * left.layout.tile()));
 }
 
 /// Writes a group of copies of the next tiles of both factors, which is empty where none is left.
@@ -174,7 +178,7 @@ fn ahead(
     depth: i64,
 ) {
     let (kind, deep) = (e.index_type(), p.tiling.step);
-    let bytes = (left.tile() + right.tile()) * 16 / p.element.widest();
+    let bytes = (left.layout.tile() + right.layout.tile()) * 16 / p.element.widest();
     let tiles = p.tiling.tiles(bytes, depth);
     let (others, has_tail) = (tiles - 1, size(&p.deep) % deep != 0);
     e.line(format!("// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."));

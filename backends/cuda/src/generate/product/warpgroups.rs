@@ -112,8 +112,8 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
 
 /// The descriptor of a factor's matrix of the steps from `k` on, whose first line is this one.
 fn matrix(f: &FactorTile<'_>, line: &str) -> String {
-    let (name, tile) = (f.name, f.tile());
-    match f.by_step {
+    let (name, tile) = (f.layout.name, f.layout.tile());
+    match f.layout.by_step {
         false => {
             format!("matrix_at({name} + (tile * {tile} + {line} * {DEPTH} + k), 16, {PATTERN})")
         }
@@ -132,7 +132,7 @@ fn multiply(e: &mut Emitter<'_>, p: &Product, left: &FactorTile<'_>, right: &Fac
         TileElement::Half(DType::BF16) => "wgmma_bf16",
         _ => "wgmma_f16",
     };
-    let turned = [left, right].map(|f| i32::from(f.by_step));
+    let turned = [left, right].map(|f| i32::from(f.layout.by_step));
     e.line("begin_products(sum);");
     e.line("#pragma unroll");
     e.open(&format!("for (int k = 0; k < {DEPTH}; k += {STEPS})"));
@@ -152,7 +152,7 @@ pub fn ahead(
     depth: i64,
 ) {
     let (kind, has_tail) = (e.index_type(), size(&p.deep) % DEPTH != 0);
-    let bytes = 2 * (left.tile() + right.tile());
+    let bytes = 2 * (left.layout.tile() + right.layout.tile());
     let is_alone = across(p).1 == 256 || 3 * bytes > SHARED / 2 - SYSTEM;
     let room = if is_alone { SHARED } else { SHARED / 2 } - SYSTEM;
     let tiles = (room / bytes).min(depth / DEPTH + 2).clamp(3, MOST);

@@ -229,6 +229,6 @@ impl Generator<'_> {
         let ty = kernel.program.ty(Value { node, output: 0 });
         let words = Schedule::Recurrence.words();
         let what = format!("{}: {ty}, {words}.", self.kernel_words(site.number));
-        Ok(vec![self.assembled(site, what, e, signature, grid)?])
+        Ok(vec![self.assembled(site, what, e.into(), signature, grid)?])
     }
 }
