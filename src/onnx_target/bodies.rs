@@ -4,10 +4,10 @@
 
 use crate::error::Error;
 use crate::onnx_target;
-use crate::pipeline::Report;
 use crate::pipeline::options::Options;
 use crate::pipeline::report::BodyReport;
 use crate::pipeline::selfcheck::TurnedOff;
+use crate::pipeline::{Optimized, Report};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
@@ -150,7 +150,8 @@ impl Bodies<'_> {
             .iter()
             .filter(|(name, _)| !old.initializers.contains_key(*name))
             .collect();
-        let (report, new, profiles) = self.optimized(&body.model)?;
+        let (Optimized { report, explored, .. }, new) = self.optimized(&body.model)?;
+        let profiles = explored.profiles;
         let (was, is) = (old.nodes.len(), new.graph.nodes.len());
         if is >= was && !report.gains(is - was) {
             return Ok(Rewritten { graph: None, report, profiles });
@@ -190,10 +191,7 @@ impl Bodies<'_> {
     }
 
     /// A body as a model, optimised; what cannot be written stays as it is.
-    fn optimized(
-        &self,
-        raw: &RawModel,
-    ) -> Result<(Report, RawModel, Vec<(u32, LawProfile)>), Error> {
+    fn optimized(&self, raw: &RawModel) -> Result<(Optimized, RawModel), Error> {
         let mut kept = mlc_onnx::declared_opaque(raw, self.library);
         loop {
             let imported = import_with_opaque_nodes(raw.clone(), self.library, &kept, Loops::Kept)?;
@@ -202,7 +200,7 @@ impl Bodies<'_> {
             if more.is_subset(&kept) {
                 let (optimized, written) =
                     onnx_target::optimize(program, self.library, &info, self.opset, &self.options)?;
-                return Ok((optimized.report, written, optimized.explored.profiles));
+                return Ok((optimized, written));
             }
             kept.extend(more);
         }
