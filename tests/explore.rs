@@ -200,6 +200,34 @@ fn a_search_ends_after_counted_steps() {
     assert_eq!((&first.sizes, first.size()), (&again.sizes, again.size()));
 }
 
+/// A sum of products with constants is a multiple of their mean, whose number the constants take up, and so on: a product that needs no number
+/// is no such multiple.
+#[test]
+fn multiples_of_products_with_constants_come_to_an_end() {
+    let library = stdlib::shipped();
+    let call = |name: &str| library.find(name).expect("shipped");
+    let laws = laws(&library, ErrorClass::Reorder);
+    for is_gated in [false, true] {
+        let mut b = mlc_dsl::ir::build::Builder::new(&library);
+        let values = (0..128).map(|i| ((i * 7) % 13) as f32 / 8.0 - 0.75).collect();
+        let w = b.constant(mlc_dsl::ir::Tensor::from_f32(vec![128, 1], values));
+        let k = b.constant(mlc_dsl::ir::Tensor::from_f32(vec![1, 1], vec![-0.625]));
+        let x = b.input("x", Type::known(DType::F32, &[1, 128]));
+        let product = b.apply(call("matmul"), &[], &[x, w]).expect("types")[0];
+        let y = match is_gated {
+            false => b.apply(call("mul"), &[], &[product, k]).expect("types")[0],
+            true => {
+                let sum = b.apply(call("add"), &[], &[product, k]).expect("types")[0];
+                b.apply(call("sigmoid"), &[], &[sum]).expect("types")[0]
+            }
+        };
+        let program = b.finish(vec![("y".into(), y)]);
+        let explored = explore(library.clone(), program, &laws, &Limits::default());
+        assert_eq!(explored.stop, Stop::Saturated, "gated: {is_gated}");
+        assert!(explored.size().0 < 500, "{:?}", explored.sizes);
+    }
+}
+
 /// A chain of views of `x` that changes nothing: axes split into prime factors, permuted and merged at random, and back.
 /// The type of `x`, and the chain.
 fn identity(random: &mut Random, x: &str) -> (String, String) {

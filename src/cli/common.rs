@@ -2,6 +2,7 @@
 
 use super::terminal::{self, Screen};
 use crate::device::{MOST_THREADS, all_threads};
+use crate::pipeline::Report;
 use mlc_files::Named;
 use std::path::{Path, PathBuf};
 
@@ -78,4 +79,18 @@ pub enum Findings {
 /// The optional file of an argument, as [`Common::begin`] takes it.
 pub fn named<'a>(argument: &'a str, path: &'a Option<PathBuf>) -> Option<Named<'a>> {
     path.as_deref().map(|p: &Path| (argument, p))
+}
+
+/// What runs met and optimised, in words.
+pub fn met(reports: &[Report]) -> String {
+    let sum = |of: fn(&Report) -> usize| reports.iter().map(of).sum::<usize>();
+    let (before, after) = (sum(|r| r.operators_before), sum(|r| r.operators_after));
+    let seconds: f64 = reports.iter().flat_map(|r| r.seconds.values()).sum();
+    match reports.len() {
+        0 => "nothing of it was optimised".to_string(),
+        1 => format!("what they met was optimised: {before} -> {after} operators, {seconds:.2} s"),
+        n => format!(
+            "the {n} parts that they met were optimised: {before} -> {after} operators, {seconds:.2} s"
+        ),
+    }
 }

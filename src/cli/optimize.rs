@@ -11,6 +11,7 @@ use crate::explain::seconds;
 use crate::model::{Model, input_names};
 use crate::optimizer::Optimizer;
 use crate::pipeline::options::Objective;
+use crate::pipeline::report::BodyReport;
 use crate::pipeline::{Clock, Optimized, Report};
 use clap_complete::ArgValueCompleter;
 use mlc_dsl::diagnostics::message_text::bytes;
@@ -19,7 +20,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::shown;
 use mlc_explore::LawProfile;
 use mlc_onnx::ExternalData;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -228,6 +229,9 @@ pub fn human(r: &Report) -> String {
         r.egraph.rounds.len(),
         r.stop_reason
     );
+    for (i, body) in r.bodies.iter().enumerate() {
+        let _ = writeln!(out, "{:<11} {}", if i == 0 { "bodies" } else { "" }, of_body(body));
+    }
     match &r.self_check {
         Some(c) => {
             for (i, line) in c.lines().into_iter().enumerate() {
@@ -270,6 +274,24 @@ pub fn human(r: &Report) -> String {
     out
 }
 
+/// A body on one line.
+fn of_body(body: &BodyReport) -> String {
+    let r = &body.report;
+    let as_is = if body.is_kept { ", best as it is" } else { "" };
+    format!(
+        "{}{as_is}: {} -> {} operators, {} -> {}; {} nodes, {} rounds, {}; {:.2} s",
+        body.place,
+        r.nodes_before,
+        r.nodes_after,
+        seconds(r.cost_before),
+        seconds(r.cost_after),
+        r.egraph.nodes,
+        r.egraph.rounds.len(),
+        r.stop_reason,
+        r.seconds.values().sum::<f64>()
+    )
+}
+
 /// The plans that were timed, a line each.
 pub fn measured(r: &Report) -> String {
     let mut out = String::new();
@@ -281,9 +303,14 @@ pub fn measured(r: &Report) -> String {
     out
 }
 
-/// What every law did, slowest first.
+/// What every law did in a model and the bodies of its nodes, slowest first.
 pub fn profile(o: &Optimized, library: &Library) -> String {
-    let mut rows: Vec<&(u32, LawProfile)> = o.explored.profiles.iter().collect();
+    let mut all: BTreeMap<u32, LawProfile> = BTreeMap::new();
+    let bodies = o.report.bodies.iter().flat_map(|b| &b.profiles);
+    for (law, profile) in o.explored.profiles.iter().chain(bodies) {
+        all.entry(*law).or_default().add(profile);
+    }
+    let mut rows: Vec<(u32, LawProfile)> = all.into_iter().collect();
     rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
     let mut out = String::from("\n     time searches  matches  applied  law (refusals)\n");
     for (i, p) in rows {
@@ -301,7 +328,7 @@ pub fn profile(o: &Optimized, library: &Library) -> String {
             p.searches,
             p.matches,
             p.applications,
-            library.laws[*i as usize].name,
+            library.laws[i as usize].name,
             refusals.join(", ")
         );
     }

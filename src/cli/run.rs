@@ -1,6 +1,6 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
-use super::common::{Common, Findings, named};
+use super::common::{Common, Findings, met, named};
 use super::options::model::{Tuning, fitting_symbols, load_offering, told_notes};
 use super::options::place::Place;
 use super::options::run_inputs::RunInputs;
@@ -206,7 +206,8 @@ fn in_parts(
     let took = start.elapsed().as_secs_f64();
     progress::done();
     let (named, mut text) = written(args, outputs)?;
-    let note = "the data decide what the model computes: it ran in parts, each optimised and compiled on the way";
+    let made = met(&session.reports_of_runs());
+    let note = format!("the data decide what the model computes: it ran in parts; {made}");
     let seconds = crate::explain::seconds(took);
     let _ = writeln!(text, "ran in {seconds} on {:?}\nnote: {note}", args.place.backend);
     args.common.report(&RunReport {
@@ -219,7 +220,7 @@ fn in_parts(
         peak_bytes: None,
         allocated_bytes: None,
         peak_process_bytes: pipeline::peak_process_bytes(),
-        notes: vec![note.into()],
+        notes: vec![note],
         check: CheckReport::default(),
     })?;
     args.common.screen.say(&text)?;

@@ -4,12 +4,14 @@
 
 use crate::error::Error;
 use crate::onnx_target;
-use crate::pipeline::Report;
 use crate::pipeline::options::Options;
+use crate::pipeline::report::BodyReport;
 use crate::pipeline::selfcheck::TurnedOff;
+use crate::pipeline::{Optimized, Report};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
+use mlc_explore::LawProfile;
 use mlc_onnx::{
     Loops, ModelInfo, OuterValue, RawAttr, RawGraph, RawModel, RawNode, SubgraphModel,
     import_with_opaque_nodes, rename, subgraphs, unwritten,
@@ -32,6 +34,8 @@ pub(crate) struct Told {
     pub notes: Vec<String>,
     /// Laws that the self-check turned off in them.
     pub off: Vec<TurnedOff>,
+    /// What optimising each of them found.
+    pub bodies: Vec<BodyReport>,
 }
 
 /// What became of a body.
@@ -39,6 +43,7 @@ struct Rewritten {
     /// Its graph; `None` if it is best as it is.
     graph: Option<RawGraph>,
     report: Report,
+    profiles: Vec<(u32, LawProfile)>,
 }
 
 /// Optimises the bodies of the nodes that a model keeps, and takes from `source` what only they read and do no longer.
@@ -95,7 +100,12 @@ impl Bodies<'_> {
             match self.body(node, body) {
                 Ok(rewritten) => {
                     self.checked(node, &attribute, &rewritten.report);
-                    let Some(graph) = rewritten.graph else { continue };
+                    let Rewritten { graph, report, profiles } = rewritten;
+                    let (label, name) = (node.label(), shown(&attribute));
+                    let place = format!("`{name}` of {label}");
+                    let is_kept = graph.is_none();
+                    self.told.bodies.push(BodyReport { place, is_kept, report, profiles });
+                    let Some(graph) = graph else { continue };
                     let Some(RawAttr::Graph(old)) = node.attrs.get_mut(&attribute) else {
                         continue;
                     };
@@ -140,10 +150,11 @@ impl Bodies<'_> {
             .iter()
             .filter(|(name, _)| !old.initializers.contains_key(*name))
             .collect();
-        let (report, new) = self.optimized(&body.model)?;
+        let (Optimized { report, explored, .. }, new) = self.optimized(&body.model)?;
+        let profiles = explored.profiles;
         let (was, is) = (old.nodes.len(), new.graph.nodes.len());
         if is >= was && !report.gains(is - was) {
-            return Ok(Rewritten { graph: None, report });
+            return Ok(Rewritten { graph: None, report, profiles });
         }
         let mut names: HashMap<String, String> = HashMap::new();
         let mut outputs = old.outputs.clone();
@@ -176,11 +187,11 @@ impl Bodies<'_> {
             }
         }
         rename(&mut graph, &names);
-        Ok(Rewritten { graph: Some(graph), report })
+        Ok(Rewritten { graph: Some(graph), report, profiles })
     }
 
     /// A body as a model, optimised; what cannot be written stays as it is.
-    fn optimized(&self, raw: &RawModel) -> Result<(Report, RawModel), Error> {
+    fn optimized(&self, raw: &RawModel) -> Result<(Optimized, RawModel), Error> {
         let mut kept = mlc_onnx::declared_opaque(raw, self.library);
         loop {
             let imported = import_with_opaque_nodes(raw.clone(), self.library, &kept, Loops::Kept)?;
@@ -189,7 +200,7 @@ impl Bodies<'_> {
             if more.is_subset(&kept) {
                 let (optimized, written) =
                     onnx_target::optimize(program, self.library, &info, self.opset, &self.options)?;
-                return Ok((optimized.report, written));
+                return Ok((optimized, written));
             }
             kept.extend(more);
         }

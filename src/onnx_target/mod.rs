@@ -170,6 +170,7 @@ pub(crate) fn optimize_counted(
     let (mut optimized, (raw, counts)) =
         with_few_nodes(first, written, library, info, opset, &options)?;
     optimized.report.notes.extend(told.notes);
+    told.bodies.into_iter().for_each(|body| optimized.report.add_body(body));
     optimized.report.laws_turned_off.extend(told.off);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();

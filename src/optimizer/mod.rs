@@ -16,7 +16,7 @@ use crate::pipeline::extent_ranges::{ExtentRanges, size_of};
 use crate::pipeline::options::{Fp, Guard, Objective, Options, Solver, tolerance};
 use crate::pipeline::planning::CUDA;
 use crate::pipeline::report::operators;
-use crate::session::data_dependent::Prepare;
+use crate::session::data_dependent::{Prepare, Readiness};
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
 use crate::{onnx_target, pipeline, profile};
@@ -416,8 +416,7 @@ pub(crate) fn info(model: &Model) -> ModelInfo {
     ModelInfo { nodes, ..info }
 }
 
-/// Optimises the parts of a model that data decide, for a device. What comes after data is planned as it is: the next run may
-/// decide otherwise.
+/// Optimises the parts of a model that data decide, for a device, and plans as they are those of which the next run may decide otherwise.
 pub(crate) fn optimizing(
     model: &Model,
     device: &Device,
@@ -430,11 +429,11 @@ pub(crate) fn optimizing(
         let described = device.described(&library, &options.target);
         options.costing = Costing { described, ..Costing::default() };
     }
-    Ok(Box::new(move |program, of_data| {
-        if of_data {
-            return Session::of_program(program, &library, &device);
+    Ok(Box::new(move |program, readiness| match readiness {
+        Readiness::AsRead => Session::of_program(program, &library, &device),
+        Readiness::Optimized => {
+            let done = pipeline::optimize(program.clone(), &library, &options)?;
+            Ok(Session::new(&done.plan, &library, &device)?.with_report(done.report))
         }
-        let done = pipeline::optimize(program.clone(), &library, &options)?;
-        Session::new(&done.plan, &library, &device)
     }))
 }

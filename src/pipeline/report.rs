@@ -7,7 +7,7 @@ use crate::pipeline::selfcheck::report::{SelfCheck, TurnedOff};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_explore::{Explored, Extracted};
+use mlc_explore::{Explored, Extracted, LawProfile};
 use mlc_extract::Size;
 use mlc_extract::cost::target::VIEW;
 use serde::Serialize;
@@ -92,6 +92,23 @@ pub struct Report {
     pub kept_as_read: Option<String>,
     /// What the user should know besides.
     pub notes: Vec<String>,
+    /// Bodies of the nodes that are kept, each with what optimising it found. Seconds, laws and the proof are of these, too.
+    pub bodies: Vec<BodyReport>,
+}
+
+/// What optimising a body of control flow found.
+#[derive(Clone, Debug, Serialize)]
+pub struct BodyReport {
+    /// Which body.
+    pub place: String,
+    /// It is best as it is.
+    pub is_kept: bool,
+    /// What happened.
+    #[serde(flatten)]
+    pub report: Report,
+    /// What every law did.
+    #[serde(skip)]
+    pub profiles: Vec<(u32, LawProfile)>,
 }
 
 /// What a program whose extents are open takes at one size.
@@ -126,6 +143,21 @@ pub struct GraphReport {
 }
 
 impl Report {
+    /// Adds what optimising a body of the model found.
+    pub(crate) fn add_body(&mut self, body: BodyReport) {
+        let add = |to: &mut BTreeMap<String, usize>, from: &BTreeMap<String, usize>| {
+            from.iter().for_each(|(law, n)| *to.entry(law.clone()).or_default() += n);
+        };
+        add(&mut self.laws, &body.report.laws);
+        if !body.is_kept {
+            add(&mut self.proof, &body.report.proof);
+        }
+        for (stage, seconds) in &body.report.seconds {
+            *self.seconds.entry(stage.clone()).or_default() += seconds;
+        }
+        self.bodies.push(body);
+    }
+
     /// True if the result is estimated to be faster than what was read, and at no size slower, although it is written as so many nodes more.
     ///
     /// A runtime starts one kernel for a node that is read as a composition of several: what these take to start was never lost.

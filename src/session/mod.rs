@@ -3,6 +3,7 @@
 use crate::device::{Device, constants};
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, Model, TensorInfo};
+use crate::pipeline::report::Report;
 use crate::stack::with_room;
 use crate::{names, pipeline};
 use data_dependent::{DataDependentRuns, Prepare};
@@ -38,6 +39,8 @@ pub struct Session {
     outputs: Vec<TensorInfo>,
     /// Inputs that a run need not give.
     defaults: Vec<(String, Tensor)>,
+    /// What optimising it found, where a run decided what it is.
+    report: Option<Box<Report>>,
 }
 
 /// What runs.
@@ -86,6 +89,7 @@ impl Session {
             inputs: model::inputs(&plan.program),
             outputs: model::outputs(&plan.program),
             defaults: vec![],
+            report: None,
         })
     }
 
@@ -153,8 +157,8 @@ impl Session {
             outputs.retain(|v| declared(&info.outputs, v));
         }
         let runs = Runs::DataDependent(Box::new(DataDependentRuns::new(model.clone(), prepare)));
-        let session = Session { runs, device: device.clone(), inputs, outputs, defaults: vec![] };
-        session.with_defaults(model)
+        let (device, defaults) = (device.clone(), vec![]);
+        Session { runs, device, inputs, outputs, defaults, report: None }.with_defaults(model)
     }
 
     /// A program as it stands, planned for the device.
@@ -250,6 +254,34 @@ impl Session {
     /// The inputs that a run takes, by name.
     pub(crate) fn takes(&self, name: &str) -> bool {
         self.inputs.iter().any(|i| i.name() == name)
+    }
+
+    /// The same with what optimising it found.
+    pub(crate) fn with_report(self, report: Report) -> Session {
+        Session { report: Some(Box::new(report)), ..self }
+    }
+
+    /// What optimising it found, where a run decided what it is.
+    pub(crate) fn report(&self) -> Option<&Report> {
+        self.report.as_deref()
+    }
+
+    /// If the data of each run decide the model: what optimising its parts found so far, in the order in which runs met them. Each is
+    /// optimised and checked once, when it is first met.
+    ///
+    /// ```
+    /// # use mlc_rewrite::{Model, Optimizer, ndarray::array};
+    /// let text = "def twice(x: f32[n]) -> y: f32[n]\n  = x + x\n";
+    /// let session = Optimizer::new().optimize(&Model::from_rules(text)?)?.session()?;
+    /// session.run([("x", array![1.0f32, 2.0])])?;
+    /// assert!(session.reports_of_runs().is_empty(), "the data decide nothing");
+    /// # Ok::<(), mlc_rewrite::Error>(())
+    /// ```
+    pub fn reports_of_runs(&self) -> Vec<Report> {
+        match &self.runs {
+            Runs::DataDependent(staged) => staged.reports(),
+            Runs::Planned(_) => vec![],
+        }
     }
 
     /// The buffers of all runs so far; `None` if the device does not keep any, or the data of each run decide the model.

@@ -24,8 +24,7 @@ impl Model {
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
         if self.keeps_nodes() {
             let (library, to) = (self.library.clone(), device.clone());
-            let prepare =
-                move |program: &Program, _: bool| Session::of_program(program, &library, &to);
+            let prepare = move |program: &Program, _| Session::of_program(program, &library, &to);
             return self.session_of_data(device, Box::new(prepare));
         }
         with_room(|| {

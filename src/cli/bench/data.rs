@@ -1,6 +1,6 @@
 //! `bench` of a model that the data of a run decide: whole sessions are timed, with what they compute to decide it.
 
-use super::super::common::Findings;
+use super::super::common::{Findings, met};
 use super::super::options::selfcheck;
 use super::turns;
 use super::turns::Ready;
@@ -60,8 +60,8 @@ pub fn run(args: Args, model: Model) -> anyhow::Result<Findings> {
     let times = measure::runs(&[&fast, &plain], &inputs, args.count())?;
     let against = args.peer(&named)?;
     let against = against.map(|peer| peer.race(&fast, &inputs, args.turns())).transpose()?;
-    let notes =
-        vec![format!("{of_inputs}: whole sessions are timed, the parts before that are optimised")];
+    let made = met(&fast.session.reports_of_runs());
+    let notes = vec![format!("{of_inputs}: whole sessions are timed; {made}")];
     let mut report = BenchReport::of(&times[0], &times[1]);
     (report.against, report.notes) = (against, notes);
     args.common.report(&report)?;

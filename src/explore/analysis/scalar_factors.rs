@@ -27,6 +27,42 @@ pub fn without_scalar_factor(graph: &Graph, reachable: &[Id]) -> HashSet<Id> {
     }
 }
 
+/// The classes with a node into a constant of which a number is multiplied: a product with one, or what moves, sums up or multiplies such a class.
+pub fn taking_up_numbers(graph: &Graph) -> HashSet<Id> {
+    let mut out: HashSet<Id> = HashSet::new();
+    loop {
+        let before = out.len();
+        for class in graph.egg.classes() {
+            let takes = |n: &ENode| takes_up(graph, n, &out);
+            if !out.contains(&class.id) && class.nodes.iter().any(takes) {
+                out.insert(class.id);
+            }
+        }
+        if out.len() == before {
+            return out;
+        }
+    }
+}
+
+fn takes_up(graph: &Graph, n: &ENode, known: &HashSet<Id>) -> bool {
+    let Head::Apply(call, _) = n.head else { return false };
+    let takes = |a: &Id| {
+        let facts = graph.facts(*a);
+        known.contains(&graph.egg.find(*a)) || facts.is_constant && facts.uniform.is_none()
+    };
+    let carries = |a: &Id| known.contains(&graph.egg.find(*a));
+    let called = graph.library.call(call);
+    match called.class {
+        OpClass::Contraction => n.args.iter().any(takes),
+        OpClass::Pointwise if graph.structural.arithmetic("mul") == Some(call) => {
+            n.args.iter().any(takes)
+        }
+        OpClass::View => n.args.iter().any(carries),
+        OpClass::Reduction if &*called.name == "sum" => n.args.iter().any(carries),
+        _ => false,
+    }
+}
+
 fn is_free(graph: &Graph, n: &ENode, known: &HashSet<Id>) -> bool {
     let Head::Apply(call, _) = n.head else { return true };
     let is = |name| graph.structural.arithmetic(name) == Some(call);

@@ -6,6 +6,7 @@
 pub(crate) mod language;
 pub(crate) mod lower;
 
+use super::analysis::scalar_factors::taking_up_numbers;
 use super::constants::evaluation::ConstantFolder;
 use super::proof::log::{Equation, LogId, ProofLog, Reason};
 use egg::Id;
@@ -15,7 +16,7 @@ use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
 use mlc_dsl::typing::infer::{TypeError, infer};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Results of folding with more elements than this stay unevaluated until the plan is made.
 const FOLD_ELEMENTS: usize = 4096;
@@ -39,6 +40,8 @@ pub struct Graph {
     predicates: Mutex<HashMap<(ConstId, &'static str), bool>>,
     /// Classes that are computed without a number, as of the beginning of the round.
     pub(super) without_scalar_factor: HashSet<Id>,
+    /// Classes a constant of which takes up numbers, as of the round in which that is first asked.
+    pub(super) taking_up_numbers: OnceLock<HashSet<Id>>,
     /// Constants that laws compute of finite ones and that are infinite: no law may go by way of them.
     overflowed: HashSet<Id>,
     folder: ConstantFolder,
@@ -62,6 +65,12 @@ pub struct Definition {
 }
 
 impl Graph {
+    /// True if a number that multiplies a class can be multiplied into a constant that it is computed from.
+    pub(super) fn takes_up_numbers(&self, id: Id) -> bool {
+        let all = self.taking_up_numbers.get_or_init(|| taking_up_numbers(self));
+        all.contains(&self.egg.find(id))
+    }
+
     /// An empty graph that takes at most `limit` nodes.
     pub fn new(library: Arc<Library>, consts: Consts, limit: usize) -> Graph {
         Graph {
@@ -78,6 +87,7 @@ impl Graph {
             per_copy_by_value: HashMap::new(),
             predicates: Mutex::default(),
             without_scalar_factor: HashSet::new(),
+            taking_up_numbers: OnceLock::new(),
             overflowed: HashSet::new(),
             nodes: 0,
             limit,

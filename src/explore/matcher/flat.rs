@@ -16,6 +16,14 @@ use std::ops::ControlFlow;
 /// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.
 const LEFT_OVER: usize = 2;
 
+/// The number of a pattern.
+struct Wanted<'e> {
+    number: Option<&'e Expr>,
+    is_root: bool,
+    /// True if all that it multiplies is one operand, which takes up numbers itself.
+    is_taken_up: &'e dyn Fn() -> bool,
+}
+
 impl Matcher<'_> {
     /// A class that is no product (or sum) is one of itself and the unit.
     pub(crate) fn unit_view(
@@ -84,7 +92,18 @@ impl Matcher<'_> {
                     return ControlFlow::Continue(());
                 }
                 let root = root && !self.flat.exact;
-                self.number(call, scalar, view.scalar, unit, dtype, root, st, &mut |st, left| {
+                // The number of a lone operand that takes up numbers says nothing: each multiple would make new constants, without end.
+                let lone_operand = match args {
+                    [_] => used.iter().position(|u| *u).map(|i| view.operands[i]),
+                    _ => None,
+                };
+                let takes_up = |id: Id| self.graph.takes_up_numbers(id);
+                let wanted = Wanted {
+                    number: scalar,
+                    is_root: root,
+                    is_taken_up: &|| lone_operand.is_some_and(takes_up),
+                };
+                self.number(call, wanted, view.scalar, unit, dtype, st, &mut |st, left| {
                     let saved = st.rest.take();
                     if partial || left.is_some() {
                         st.rest = Some(LeftoverOperands {
@@ -209,17 +228,16 @@ impl Matcher<'_> {
     fn number(
         &self,
         call: CallId,
-        wanted: Option<&Expr>,
+        wanted: Wanted<'_>,
         found: Option<f64>,
         unit: Option<f64>,
         dtype: DType,
-        root: bool,
         st: &mut PartialMatch,
         next: &mut dyn FnMut(&mut PartialMatch, Option<f64>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        match (wanted, found) {
+        match (wanted.number, found) {
             (None, None) => next(st, None),
-            (None, Some(v)) if root => next(st, Some(v)),
+            (None, Some(v)) if wanted.is_root => next(st, Some(v)),
             (None, Some(_)) => ControlFlow::Continue(()),
             (Some(e), found) => {
                 let open = match e.as_name() {
@@ -234,7 +252,7 @@ impl Matcher<'_> {
                 self.scalar(e, v, dtype, st, &mut |st| next(st, None))?;
                 // A product with another number is the law's side times a quotient.
                 let literal = eval(e, &st.env).ok().and_then(|a| a.as_f64());
-                let (true, Some(w)) = (root && !open, literal) else {
+                let (true, Some(w)) = (wanted.is_root && !open, literal) else {
                     return ControlFlow::Continue(());
                 };
                 if close(v, w, dtype) {
@@ -244,7 +262,9 @@ impl Matcher<'_> {
                 let has_quotient = |n: f64| n.is_finite() && n != 0.0;
                 match self.graph.library.call(call).arithmetic() {
                     Some(BinaryOp::Mul)
-                        if w.abs() != 1.0 && [v, w, v / w].into_iter().all(has_quotient) =>
+                        if w.abs() != 1.0
+                            && [v, w, v / w].into_iter().all(has_quotient)
+                            && !(wanted.is_taken_up)() =>
                     {
                         next(st, Some(v / w))
                     }

@@ -27,7 +27,7 @@ use pattern_search::{RoundBudget, fingerprint, index, search_all};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Matches of one law in one round before it has to sit out the next, or as many as the program has nodes; doubles every
@@ -90,6 +90,14 @@ pub struct LawProfile {
 }
 
 impl LawProfile {
+    /// Adds what the law did in another program.
+    pub fn add(&mut self, other: &LawProfile) {
+        let searches = self.searches + other.searches;
+        // Its terms are those of the other program.
+        self.absorb(LawProfile { refused_at: BTreeMap::new(), ..other.clone() });
+        self.searches = searches;
+    }
+
     /// Adds what another pattern of the law did.
     fn absorb(&mut self, other: LawProfile) {
         self.searches = self.searches.max(other.searches);
@@ -337,6 +345,7 @@ impl<'a> Saturator<'a> {
         let Saturator { graph, runners, changes, limits, .. } = self;
         changes.update(graph, reachable, self.levels);
         graph.without_scalar_factor = without_scalar_factor(graph, reachable);
+        graph.taking_up_numbers = OnceLock::new();
         let round = graph.round;
         let index = index(graph, reachable, changes);
         let mut banned = runners.iter().any(|r| r.banned_until >= round);

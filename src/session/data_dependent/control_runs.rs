@@ -5,7 +5,8 @@
 //! what it computes.
 
 use crate::error::{Error, ErrorKind};
-use crate::session::data_dependent::{Context, Part};
+use crate::session::data_dependent::part::Part;
+use crate::session::data_dependent::{Context, Yielded};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::shown;
 use mlc_onnx::{DeferredControl, RawNode};
@@ -20,6 +21,7 @@ pub(crate) struct ControlRun {
     node: RawNode,
     constants: HashMap<String, Tensor>,
     bodies: Vec<Arc<Part>>,
+    /// True if data decide what its bodies compute.
     of_data: bool,
 }
 
@@ -30,18 +32,20 @@ struct Body<'a> {
     captured: HashMap<String, Tensor>,
 }
 
-type Named = Vec<(String, Tensor)>;
+/// What a body yields, and whether another run decides its extents otherwise.
+struct Results {
+    values: Vec<Tensor>,
+    is_volatile: bool,
+}
 
 impl ControlRun {
-    pub fn new(control: DeferredControl) -> ControlRun {
+    /// A node of a part.
+    pub fn new(control: DeferredControl, part: &Part) -> ControlRun {
         let DeferredControl { node, constants, subgraphs, data_dependent } = control;
-        let bodies = subgraphs.into_iter().map(|raw| Arc::new(Part::new(raw))).collect();
+        let first = node.outputs.iter().find(|o| !o.is_empty()).cloned().unwrap_or_default();
+        let body = |(i, raw)| Arc::new(Part::new(raw, part.body(&first, i)));
+        let bodies = subgraphs.into_iter().enumerate().map(body).collect();
         ControlRun { node, constants, bodies, of_data: data_dependent }
-    }
-
-    /// True if data decide what it computes.
-    pub fn is_of_data(&self) -> bool {
-        self.of_data
     }
 
     /// What it reads.
@@ -58,15 +62,14 @@ impl ControlRun {
         &self,
         context: &Context,
         values: &HashMap<String, Tensor>,
-        of_data: bool,
-    ) -> Result<Named, Error> {
-        let of_data = of_data || self.of_data;
-        let results = match self.bodies.as_slice() {
-            [body] => self.repeat(body, context, values, of_data)?,
+        is_volatile: bool,
+    ) -> Result<Yielded, Error> {
+        let Results { values: results, is_volatile } = match self.bodies.as_slice() {
+            [body] => self.repeat(body, context, values, is_volatile)?,
             [then, otherwise] => {
                 let taken = self.input(0, values).is_some_and(is_true);
                 let body = self.body(if taken { then } else { otherwise }, 0, values);
-                body.run(context, vec![], of_data)?
+                body.run(context, vec![], is_volatile)?
             }
             _ => return Err(self.fails("it has no body".into())),
         };
@@ -75,7 +78,8 @@ impl ControlRun {
             return Err(self.fails(format!("it has {has} outputs, and yields {yields}")));
         }
         let named = self.node.outputs.iter().cloned().zip(results);
-        Ok(named.filter(|(name, _)| !name.is_empty()).collect())
+        let values = named.filter(|(name, _)| !name.is_empty()).collect();
+        Ok(Yielded { values, is_volatile })
     }
 
     fn input<'v>(&'v self, i: usize, values: &'v HashMap<String, Tensor>) -> Option<&'v Tensor> {
@@ -102,14 +106,18 @@ impl ControlRun {
         part: &Arc<Part>,
         context: &Context,
         values: &HashMap<String, Tensor>,
-        of_data: bool,
-    ) -> Result<Vec<Tensor>, Error> {
+        mut is_volatile: bool,
+    ) -> Result<Results, Error> {
         let trips = self.input(0, values).map_or(i64::MAX, |t| t.get_i64(0));
         let mut goes_on = self.input(1, values).is_none_or(is_true);
         let missing = || self.fails("a value that it begins with is missing".into());
         let states = (2..self.node.inputs.len()).map(|i| self.input(i, values).cloned());
         let mut states: Vec<Tensor> = states.collect::<Option<_>>().ok_or_else(missing)?;
         let body = self.body(part, 2 + states.len(), values);
+        let extents = |states: &[Tensor]| -> Vec<Vec<usize>> {
+            states.iter().map(|t| t.shape().to_vec()).collect()
+        };
+        let begun = extents(&states);
         let mut made: Vec<Vec<Tensor>> = vec![];
         let mut i = 0;
         while goes_on && i < trips {
@@ -121,7 +129,9 @@ impl ControlRun {
                 Tensor::from_i64(DType::Bool, vec![], &[1]),
             ];
             let own = head.into_iter().chain(std::mem::take(&mut states)).collect();
-            let mut results = body.run(context, own, of_data)?;
+            let yielded = body.run(context, own, is_volatile)?;
+            is_volatile |= yielded.is_volatile;
+            let mut results = yielded.values;
             if results.len() < body.own.len() - 1 {
                 return Err(self.fails("its body yields fewer values than it is given".into()));
             }
@@ -132,12 +142,14 @@ impl ControlRun {
             states = results;
             i += 1;
         }
+        // How often it runs is in the extents of what it makes.
+        is_volatile |= self.of_data && (!made.is_empty() || extents(&states) != begun);
         for all in made {
             states.push(stacked(&all).ok_or_else(|| {
                 self.fails("what it makes has another type from one repetition to the next".into())
             })?);
         }
-        Ok(states)
+        Ok(Results { values: states, is_volatile })
     }
 
     fn fails(&self, reason: String) -> Error {
@@ -151,14 +163,14 @@ impl Body<'_> {
         &self,
         context: &Context,
         own: Vec<Tensor>,
-        of_data: bool,
-    ) -> Result<Vec<Tensor>, Error> {
+        is_volatile: bool,
+    ) -> Result<Results, Error> {
         let mut given = self.captured.clone();
         given.extend(self.own.iter().map(|n| (*n).to_string()).zip(own));
         // It need not read what it is given.
         let seen = given.keys().cloned().collect();
-        let results = context.run(self.part, given, seen, of_data)?;
-        Ok(results.into_iter().map(|(_, t)| t).collect())
+        let Yielded { values, is_volatile } = context.run(self.part, given, seen, is_volatile)?;
+        Ok(Results { values: values.into_iter().map(|(_, t)| t).collect(), is_volatile })
     }
 }
 

@@ -8,6 +8,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
+use crate::pipeline::report::Report;
 use crate::session::Session;
 use crate::stack::with_room;
 use control_runs::ControlRun;
@@ -16,12 +17,13 @@ use mlc_dsl::ir::Type;
 use mlc_dsl::ir::{DType, Extent, Node, NodeKind, Program, Tensor};
 use mlc_onnx::import_with_values;
 use mlc_onnx::{
-    Container, ImportStage, KnownValues, PartialImport, RawDim, RawModel, RawNode, RawValueInfo,
-    ValueRequests, import_and_cut,
+    Container, ImportStage, KnownValues, ModelCut, PartialImport, RawDim, RawModel, RawNode,
+    RawValueInfo, ValueRequests, import_and_cut,
 };
 #[cfg(feature = "cli")]
 use mlc_onnx::{ImportError, MissingValues};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use part::{Key, Part, Place};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Rounds of questions that a model is imported for as a whole.
@@ -195,8 +197,17 @@ fn elements<'i>(name: &str, inputs: &'i HashMap<String, Tensor>) -> Vec<(&'i Str
     (0..).map_while(|i| inputs.get_key_value(&format!("{name}[{i}]"))).collect()
 }
 
-/// Makes a program ready to run; the flag says that data of a run decided what it is.
-pub(crate) type Prepare = dyn Fn(&Program, bool) -> Result<Session, Error> + Send + Sync;
+/// How a program is to be made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// As well as can be: it runs again.
+    Optimized,
+    /// As it is: the next run may decide otherwise, or it is short.
+    AsRead,
+}
+
+/// Makes a program ready to run.
+pub(crate) type Prepare = dyn Fn(&Program, Readiness) -> Result<Session, Error> + Send + Sync;
 
 /// Runs a model whose data decide it, in parts: each ends where nodes ask for what the parts before it compute. What was
 /// imported and compiled is kept, by the extents of the inputs of a part and the values that decided it.
@@ -209,30 +220,25 @@ pub(crate) struct DataDependentRuns {
 pub(crate) struct Context {
     model: Model,
     prepare: Box<Prepare>,
+    /// How often parts that begin at a place were optimised.
+    optimized: Mutex<BTreeMap<Place, usize>>,
+    /// What optimising them found.
+    reports: Mutex<Vec<Report>>,
 }
 
-/// Nodes of a model that wait for what others compute, or a body of one.
-pub(crate) struct Part {
-    raw: RawModel,
-    known: Mutex<Vec<(Key, Arc<Step>)>>,
-}
-
-/// Element types and extents of inputs by name; extents that are left open are `None`.
-type Types = BTreeMap<String, (DType, Vec<Option<usize>>)>;
-
-/// What decides how a part is imported.
-#[derive(Clone, PartialEq)]
-struct Key {
-    types: Types,
-    answers: KnownValues,
-    /// True if the elements of inputs decided an answer, not only their extents.
-    of_data: bool,
+/// What a part yields.
+pub(crate) struct Yielded {
+    pub values: Vec<(String, Tensor)>,
+    /// True if elements of inputs decided extents, which another run decides otherwise.
+    pub is_volatile: bool,
 }
 
 /// How far an import comes.
 enum Step {
     /// Nowhere while extents are open.
     Closed,
+    /// Nowhere while these are open.
+    Closes(BTreeSet<String>),
     /// To questions that extents decide; `None` where the answers are known.
     Asks {
         questions: ValueRequests,
@@ -252,7 +258,7 @@ enum Step {
 /// Steps of a part that are kept.
 const MOST_STEPS: usize = 64;
 
-/// Programs of a part that are optimised: of what is decided in more ways the next one is not worth the time.
+/// Programs that are optimised for one place of a model: of what is decided in more ways the next one is not worth the time.
 const MOST_OPTIMISED: usize = 4;
 
 /// Nodes of a program that answers questions again in each run, and computes nothing that the rest reads.
@@ -260,13 +266,20 @@ const FEW_NODES: usize = 16;
 
 impl DataDependentRuns {
     pub fn new(model: Model, prepare: Box<Prepare>) -> DataDependentRuns {
-        DataDependentRuns { context: Context { model, prepare }, whole: OnceLock::new() }
+        let (optimized, reports) = (Mutex::default(), Mutex::default());
+        let context = Context { model, prepare, optimized, reports };
+        DataDependentRuns { context, whole: OnceLock::new() }
     }
 
     /// The outputs for these inputs.
     pub fn run(&self, inputs: HashMap<String, Tensor>) -> Result<Vec<(String, Tensor)>, Error> {
         let seen = self.context.model.decided_inputs().to_vec();
-        self.context.run(&self.whole()?, inputs, seen, false)
+        Ok(self.context.run(&self.whole()?, inputs, seen, false)?.values)
+    }
+
+    /// What optimising its parts found so far.
+    pub fn reports(&self) -> Vec<Report> {
+        self.context.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn whole(&self) -> Result<Arc<Part>, Error> {
@@ -274,58 +287,65 @@ impl DataDependentRuns {
             return Ok(whole.clone());
         }
         let raw = with_room(|| self.context.model.raw())?.ok_or_else(too_many)?;
-        Ok(self.whole.get_or_init(|| Arc::new(Part::new(raw))).clone())
+        Ok(self.whole.get_or_init(|| Arc::new(Part::new(raw, "".into()))).clone())
     }
 }
 
 impl Context {
-    /// The outputs of a part for these inputs, of which those that were `seen` need not be read; `of_data` says that data decided what
-    /// the part is.
+    /// The outputs of a part for these inputs, of which those that were `seen` need not be read; `is_volatile` says that data decided their
+    /// extents.
     pub fn run(
         &self,
         part: &Arc<Part>,
         mut inputs: HashMap<String, Tensor>,
         mut seen: Vec<String>,
-        of_data: bool,
-    ) -> Result<Vec<(String, Tensor)>, Error> {
+        mut is_volatile: bool,
+    ) -> Result<Yielded, Error> {
         let mut part = part.clone();
-        // What is known when the part begins, and now; whether its extents are open.
+        // What is known when the part begins, and now; whether extents are open.
         let (mut given, mut open) = (KnownValues::default(), true);
-        let (mut answers, mut of_data) = (given.clone(), of_data);
+        let mut answers = given.clone();
         for _ in 0..MOST_PARTS {
-            let opened = open.then(|| part.opened(&inputs, &answers, of_data)).flatten();
-            let (key, symbols) = match opened {
+            let opened = || part.opened(&inputs, &answers, is_volatile);
+            let (key, symbols) = match open.then(opened).flatten() {
                 Some(opened) => opened,
-                None => (Key::closed(&inputs, answers.clone(), of_data), vec![]),
+                None => (Key::closed(&inputs, answers.clone(), is_volatile), vec![]),
             };
             inputs.extend(symbols.iter().cloned());
             let step = self.step(&part, &key, &inputs)?;
             match &*step {
                 Step::Closed => (answers, open) = (given.clone(), false),
+                Step::Closes(symbols) => {
+                    part.close(symbols);
+                    answers = given.clone();
+                }
                 Step::Done(session) => {
                     inputs.retain(|name, _| session.takes(name) || !seen.contains(name));
-                    return session.run_tensors(inputs);
+                    return Ok(Yielded { values: session.run_tensors(inputs)?, is_volatile });
                 }
                 Step::Asks { questions, session } => {
                     let computed = session.as_ref().map(|s| run_with(s, &inputs)).transpose()?;
-                    answers.add(questions, tensors(computed.unwrap_or_default()));
-                    of_data |= questions.data_dependent;
+                    let computed = tensors(computed.unwrap_or_default());
+                    is_volatile |= questions.data_dependent && are_many(&computed);
+                    answers.add(questions, computed);
                 }
                 Step::Cut { before, passed, questions, controls, rest } => {
                     let mut computed = run_with(before, &inputs)?;
-                    answers.add(questions, tensors(computed.split_off(*passed)));
-                    of_data |= questions.data_dependent;
+                    let answered = tensors(computed.split_off(*passed));
+                    is_volatile |= questions.data_dependent && are_many(&answered);
+                    answers.add(questions, answered);
                     seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
                     inputs.extend(computed.iter().cloned());
                     for control in controls {
-                        computed.extend(control.run(self, &inputs, of_data)?);
+                        let yielded = control.run(self, &inputs, is_volatile)?;
+                        is_volatile |= yielded.is_volatile;
+                        computed.extend(yielded.values);
                         seen.extend(control.reads());
                     }
-                    of_data |= controls.iter().any(ControlRun::is_of_data);
                     inputs.retain(|name, _| rest.reads(name) || !seen.contains(name));
                     seen.extend(computed.iter().map(|(name, _)| name.clone()));
                     inputs.extend(computed.into_iter().filter(|(name, _)| rest.reads(name)));
-                    answers.keep_those_of(&rest.raw);
+                    answers.keep_those_of(rest.raw());
                     (part, given, open) = (rest.clone(), answers.clone(), true);
                 }
             }
@@ -341,18 +361,43 @@ impl Context {
         key: &Key,
         inputs: &HashMap<String, Tensor>,
     ) -> Result<Arc<Step>, Error> {
-        let known = || part.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, step)) = known().iter().find(|(k, _)| k == key) {
-            return Ok(step.clone());
+        if let Some(step) = part.step(key) {
+            return Ok(step);
         }
         // Only what is new needs room for recursion: a thread for each run would take longer than many models.
-        let step = Arc::new(with_room(|| self.imported(part, key, inputs))?);
-        let mut known = known();
-        if known.len() >= MOST_STEPS {
-            known.remove(0);
-        }
-        known.push((key.clone(), step.clone()));
+        let step = Arc::new(with_room(|| match key.is_open() {
+            true => self.imported_open(part, key),
+            false => self.imported(part, key, inputs),
+        })?);
+        part.keep(key.clone(), step.clone());
         Ok(step)
+    }
+
+    /// Makes a program of a part ready: optimised, unless it computes nothing, data decide its extents, or the part has many programs.
+    fn prepare(&self, part: &Part, program: &Program, is_volatile: bool) -> Result<Session, Error> {
+        let computes = operations(program) > 0;
+        let readiness = match computes && !is_volatile && self.is_worth_optimizing(part) {
+            true => Readiness::Optimized,
+            false => Readiness::AsRead,
+        };
+        let session = (self.prepare)(program, readiness)?;
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.extend(session.report().cloned());
+        Ok(session)
+    }
+
+    /// Makes a program ready that only answers questions.
+    fn asking(&self, program: &Program) -> Result<Session, Error> {
+        (self.prepare)(program, Readiness::AsRead)
+    }
+
+    /// True if few programs that begin where the part does were optimised; this is one more.
+    fn is_worth_optimizing(&self, part: &Part) -> bool {
+        let mut optimized = self.optimized.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = optimized.entry(part.place().clone()).or_default();
+        let is_worth = *times < MOST_OPTIMISED;
+        *times += usize::from(is_worth);
+        is_worth
     }
 
     fn imported(
@@ -361,69 +406,78 @@ impl Context {
         key: &Key,
         inputs: &HashMap<String, Tensor>,
     ) -> Result<Step, Error> {
-        if key.is_open() {
-            return self.imported_open(part, key);
-        }
-        let mut raw = part.raw.clone();
+        let mut raw = part.raw().clone();
         enter_shapes(&mut raw, inputs);
         unpack(&mut raw, inputs);
         let imported = import_and_cut(&raw, self.model.library(), &key.answers);
-        let of_data = key.of_data || part.is_decided_often();
         Ok(match imported.map_err(|e| self.model.refused(e))? {
             PartialImport::Whole(ImportStage::Done(imported)) => {
-                Step::Done((self.prepare)(&imported.program, of_data)?)
+                Step::Done(self.prepare(part, &imported.program, key.is_volatile)?)
             }
             PartialImport::Whole(ImportStage::NeedsValues(asked)) => {
                 let asks = !asked.program.outputs.is_empty();
-                let session = asks.then(|| (self.prepare)(&asked.program, true)).transpose()?;
+                let session = asks.then(|| self.asking(&asked.program)).transpose()?;
                 Step::Asks { questions: asked.requests, session }
             }
-            PartialImport::Cut(cut) => Step::Cut {
-                before: (self.prepare)(&cut.program, of_data)?,
-                passed: cut.passed,
-                questions: cut.requests,
-                controls: cut.controls.into_iter().map(ControlRun::new).collect(),
-                rest: Arc::new(Part::new(cut.rest)),
-            },
+            PartialImport::Cut(cut) => self.cut(part, *cut, key.is_volatile)?,
         })
     }
 
     /// The same with extents left open, as far as no question is about them.
     fn imported_open(&self, part: &Part, key: &Key) -> Result<Step, Error> {
-        let mut raw = part.raw.clone();
+        let mut raw = part.with_extents_of(key);
         raw.graph.inputs.extend(key.answers.symbols().map(symbol_input));
         let library = self.model.library();
         Ok(match import_with_values(&raw, library, &key.answers) {
             Ok(ImportStage::Done(imported)) => {
-                Step::Done((self.prepare)(&imported.program, part.is_decided_often())?)
+                Step::Done(self.prepare(part, &imported.program, false)?)
+            }
+            Ok(ImportStage::NeedsValues(asked)) if !asked.requests.data_dependent => {
+                closing(&asked.program, &part.open_symbols(key))
             }
             Ok(ImportStage::NeedsValues(asked))
-                if asked.requests.data_dependent
-                    && is_short(&asked.program)
-                    && is_bound(&asked.program) =>
+                if is_short(&asked.program) && is_bound(&asked.program) =>
             {
-                let session = Some((self.prepare)(&asked.program, true)?);
+                let session = Some(self.asking(&asked.program)?);
                 Step::Asks { questions: asked.requests, session }
             }
-            Ok(ImportStage::NeedsValues(asked)) if asked.requests.data_dependent => {
-                match import_and_cut(&raw, library, &key.answers) {
-                    Ok(PartialImport::Cut(cut))
-                        if cut.controls.is_empty() && is_bound(&cut.program) =>
-                    {
-                        Step::Cut {
-                            before: (self.prepare)(&cut.program, part.is_decided_often())?,
-                            passed: cut.passed,
-                            questions: cut.requests,
-                            controls: vec![],
-                            rest: Arc::new(Part::new(cut.rest)),
-                        }
-                    }
-                    Ok(PartialImport::Cut(_) | PartialImport::Whole(_)) | Err(_) => Step::Closed,
+            Ok(ImportStage::NeedsValues(_)) => match import_and_cut(&raw, library, &key.answers) {
+                Ok(PartialImport::Cut(cut))
+                    if cut.controls.is_empty() && is_bound(&cut.program) =>
+                {
+                    self.cut(part, *cut, false)?
                 }
-            }
-            Ok(ImportStage::NeedsValues(_)) | Err(_) => Step::Closed,
+                Ok(PartialImport::Cut(_) | PartialImport::Whole(_)) | Err(_) => Step::Closed,
+            },
+            Err(_) => Step::Closed,
         })
     }
+
+    /// A part in two.
+    fn cut(&self, part: &Part, cut: ModelCut, is_volatile: bool) -> Result<Step, Error> {
+        Ok(Step::Cut {
+            before: self.prepare(part, &cut.program, is_volatile)?,
+            passed: cut.passed,
+            questions: cut.requests,
+            controls: cut.controls.into_iter().map(|c| ControlRun::new(c, part)).collect(),
+            rest: part.rest(cut.rest),
+        })
+    }
+}
+
+/// How an import goes on that asks for what extents decide: without those that the questions are about.
+fn closing(asked: &Program, open: &BTreeSet<&str>) -> Step {
+    let nodes = asked.nodes.iter().filter(|n| !matches!(n.kind, NodeKind::Input(_)));
+    let symbols: BTreeSet<String> = nodes.flat_map(Node::symbols).map(|s| s.to_string()).collect();
+    match !symbols.is_empty() && symbols.iter().all(|s| open.contains(s.as_str())) {
+        true => Step::Closes(symbols),
+        false => Step::Closed,
+    }
+}
+
+/// True if answers that data decide are more than conditions: each run may have others.
+fn are_many(answers: &[Tensor]) -> bool {
+    answers.iter().any(|t| t.dtype() != DType::Bool)
 }
 
 /// An input without elements whose first extent is that of a symbol.
@@ -441,8 +495,12 @@ fn is_bound(program: &Program) -> bool {
 
 /// True if a program has few nodes.
 fn is_short(program: &Program) -> bool {
-    let applied = program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Apply(..)));
-    !program.outputs.is_empty() && applied.count() <= FEW_NODES
+    !program.outputs.is_empty() && operations(program) <= FEW_NODES
+}
+
+/// The nodes of a program that compute something.
+fn operations(program: &Program) -> usize {
+    program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Apply(..))).count()
 }
 
 /// Runs on what a session takes of some values.
@@ -458,96 +516,7 @@ fn tensors(named: Vec<(String, Tensor)>) -> Vec<Tensor> {
     named.into_iter().map(|(_, t)| t).collect()
 }
 
-impl Part {
-    pub fn new(raw: RawModel) -> Part {
-        Part { raw, known: Mutex::default() }
-    }
-
-    /// What it is given.
-    pub fn inputs(&self) -> &[RawValueInfo] {
-        &self.raw.graph.inputs
-    }
-
-    /// True if it was made ready in several ways already.
-    fn is_decided_often(&self) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().filter(|(_, s)| matches!(**s, Step::Done(_))).count() >= MOST_OPTIMISED
-    }
-
-    /// What decides how the part is imported with the extents open that are declared so, and answers that may be extents; and inputs that say
-    /// what these are. None if no extent is open, or not all inputs are declared.
-    fn opened(
-        &self,
-        inputs: &HashMap<String, Tensor>,
-        answers: &KnownValues,
-        of_data: bool,
-    ) -> Option<(Key, Vec<(String, Tensor)>)> {
-        let types = self.open_types(inputs);
-        let (answers, symbols) = answers.opened();
-        let key = Key { types: types?, answers, of_data };
-        if !key.is_open() {
-            return None;
-        }
-        let tensor = |(name, n): (String, usize)| {
-            let none = Tensor::new(DType::Bool, vec![n, 0], bytes::Bytes::new());
-            Some((name, none.ok()?))
-        };
-        Some((key, symbols.into_iter().map(tensor).collect::<Option<_>>()?))
-    }
-
-    /// The types of inputs with the extents open that are declared so. None if the inputs do not fit: what they are then
-    /// is found out for their extents.
-    fn open_types(&self, inputs: &HashMap<String, Tensor>) -> Option<Types> {
-        let mut symbols: HashMap<&str, usize> = HashMap::new();
-        let mut types = Types::new();
-        for input in &self.raw.graph.inputs {
-            let (dims, tensor) = (input.dims.as_ref()?, inputs.get(&input.name)?);
-            let fits = input.containers.is_empty()
-                && dims.len() == tensor.shape().len()
-                && input.dtype.is_none_or(|d| d == tensor.dtype());
-            let mut shape = Vec::with_capacity(dims.len());
-            for (dim, &n) in dims.iter().zip(tensor.shape()) {
-                let same = match dim {
-                    RawDim::Symbol(s) => *symbols.entry(s).or_insert(n) == n,
-                    RawDim::Known(declared) => *declared == n as u64,
-                    RawDim::Unknown => false,
-                };
-                if !(fits && same) {
-                    return None;
-                }
-                let is_open = matches!(dim, RawDim::Symbol(_));
-                shape.push((!is_open).then_some(n));
-            }
-            types.insert(input.name.clone(), (tensor.dtype(), shape));
-        }
-        (inputs.len() == types.len()).then_some(types)
-    }
-
-    /// True if an input, or an element of one, has this name.
-    fn reads(&self, name: &str) -> bool {
-        let own = |i: &RawValueInfo| {
-            name.strip_prefix(i.name.as_str()).is_some_and(|element| {
-                element.is_empty() || !i.containers.is_empty() && element.starts_with('[')
-            })
-        };
-        self.raw.graph.inputs.iter().chain(&self.raw.graph.defaults).any(own)
-    }
-}
-
-impl Key {
-    /// Of inputs with all their extents.
-    fn closed(inputs: &HashMap<String, Tensor>, answers: KnownValues, of_data: bool) -> Key {
-        let ty = |t: &Tensor| (t.dtype(), t.shape().iter().map(|&n| Some(n)).collect());
-        Key { types: inputs.iter().map(|(n, t)| (n.clone(), ty(t))).collect(), answers, of_data }
-    }
-
-    /// True if an extent is open.
-    fn is_open(&self) -> bool {
-        let types = self.types.values().any(|(_, shape)| shape.contains(&None));
-        types || self.answers.symbols().next().is_some()
-    }
-}
-
 mod control_runs;
+mod part;
 #[cfg(test)]
 mod tests;

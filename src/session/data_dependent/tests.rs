@@ -64,7 +64,7 @@ fn runs(raw: &RawModel) -> (DataDependentRuns, Arc<AtomicUsize>) {
     let model = Model::from_bytes(bytes).expect("it is read");
     let (library, made) = (model.library.clone(), Arc::new(AtomicUsize::new(0)));
     let count = made.clone();
-    let prepare = move |program: &Program, _: bool| {
+    let prepare = move |program: &Program, _| {
         count.fetch_add(1, Ordering::Relaxed);
         Session::of_program(program, &library, &Device::cpu())
     };

@@ -2,6 +2,7 @@
 
 mod branches;
 mod decided;
+mod optimised_runs;
 mod runs_in_parts;
 mod scans;
 
