@@ -5,11 +5,14 @@ use mlc_backends::{Backend, BackendError, Executable};
 use mlc_cuda::Cuda;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
 use mlc_extract::kernels::selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_fuzz::oracle::hold_run;
+use mlc_proptests::checked_options;
 use mlc_proptests::emulated::Emulated;
 use mlc_rewrite::Model;
+use mlc_rewrite::pipeline::{Options, optimize};
 use std::sync::Arc;
 
 /// Pointwise operators, and elements that are moved.
@@ -67,8 +70,22 @@ impl Session {
         let (program, library) = (model.program().clone(), model.library().clone());
         let target = library.target("cuda").expect("shipped");
         let plan = select_kernels(program.clone(), &library, target);
+        Session::of(definition, program, library, &plan)
+    }
+
+    /// Of the definition as the optimiser leaves it.
+    fn optimised(definition: &str) -> Session {
+        let model = Model::from_rules(definition).unwrap_or_else(|e| panic!("{definition}: {e:#}"));
+        let (program, library) = (model.program().clone(), model.library().clone());
+        let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
+        let optimised = optimize(program.clone(), &library, &options);
+        let plan = optimised.unwrap_or_else(|e| panic!("{definition}: {e:#}")).plan;
+        Session::of(definition, program, library, &plan)
+    }
+
+    fn of(definition: &str, program: Program, library: Arc<Library>, plan: &Plan) -> Session {
         let emulated = Arc::new(Emulated::default());
-        let executable = Cuda::new(emulated.clone()).compile(&plan, library.clone());
+        let executable = Cuda::new(emulated.clone()).compile(plan, library.clone());
         let executable = executable.unwrap_or_else(|e| panic!("{definition}: {e}"));
         Session { program, library, emulated, executable }
     }
@@ -174,6 +191,37 @@ fn what_is_compiled_for_each_set_of_extents_is_noted() {
         let notes = session.executable.notes();
         let told = notes.iter().find(|n| n.contains("is compiled for each set of extents: "));
         assert!(told.is_some_and(|n| n.contains(why)), "{definition}: {notes:?}");
+    }
+}
+
+/// A layer of a transformer's encoder.
+const ENCODER: &str = "def f(
+  x: f32[2, n, 32], wq: f32[32, 32], wk: f32[32, 32], wv: f32[32, 32], wo: f32[32, 32],
+  w: f32[32, 64], v: f32[64, 32], g: f32[32], z: f32[32]
+) -> f32[2, n, 32]
+  let q = transpose(reshape(x @ wq, shape=[2, n, 4, 8]), perm=[0, 2, 1, 3])
+  let k = transpose(reshape(x @ wk, shape=[2, n, 4, 8]), perm=[0, 2, 1, 3])
+  let u = transpose(reshape(x @ wv, shape=[2, n, 4, 8]), perm=[0, 2, 1, 3])
+  let a = attention(q, k, u, scale=0.25)
+  let m = reshape(transpose(a, perm=[0, 2, 1, 3]), shape=[2, n, 32])
+  let y = layernorm(x + m @ wo, g, z, eps=0.00001)
+  = layernorm(y + gelu(y @ w) @ v, g, z, eps=0.00001)
+";
+
+#[test]
+fn an_optimised_encoder_loads_attention_alone_at_a_new_length() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let session = Session::optimised(ENCODER);
+    let first = session.hold(7, Style::Normal);
+    for n in [6, 5, 33] {
+        let fresh = session.hold(n, Style::Normal);
+        // A product has another tile where it is much larger.
+        let most = if n < 8 { 1 } else { first.len() - 1 };
+        assert!(fresh.len() <= most, "{n}: {fresh:?} after {first:?}");
+        assert_eq!(session.hold(n, Style::Normal), [""; 0], "{n}");
     }
 }
 

@@ -241,6 +241,22 @@ fn normalised_sums_have_statistics() {
     contrib("SkipSimplifiedLayerNormalization", &[In(x), In(skip), Const(g)], &attrs, &expected);
 }
 
+/// ONNX Runtime writes it into models of any operator set.
+#[test]
+fn layers_are_normalised_before_the_standard_has_it() {
+    let x = floats(&[2, 2], &[1.0, 3.0, 5.0, 1.0]);
+    let (g, z) = (floats(&[2], &[1.0, 2.0]), floats(&[2], &[0.5, 0.0]));
+    let y = floats(&[2, 2], &[-0.5, 2.0, 1.5, -2.0]);
+    let column = |v: &[f64]| floats(&[2, 1], v);
+    for opset in [9, 11, 16] {
+        let args = [In(x.clone()), Const(g.clone()), Const(z.clone())];
+        let expected = [y.clone(), column(&[2.0, 3.0]), column(&[1.0, 0.5])];
+        let (raw, feeds) =
+            single(opset, "LayerNormalization", &args, &[("epsilon", float(0.0))], 3);
+        check_at(&[], raw, &feeds, &expected);
+    }
+}
+
 #[test]
 fn attention_of_one_input_with_every_mask() {
     let (s, past) = (3, 2);
