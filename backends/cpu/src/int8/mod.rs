@@ -15,6 +15,7 @@ use crate::runtime::weight_cache::{Pack, PackKey, WeightCache};
 pub use channels_last::make as conv_channels_last;
 pub use conv::make as conv;
 pub use conv::transpose::{make_first as channels_first, make_last as channels_last};
+#[cfg(target_arch = "x86_64")]
 pub use dot::has_vnni;
 pub use matmul::make as matmul;
 use mlc_dsl::ir::Tensor;

@@ -61,6 +61,7 @@ pub fn is_double_pumped() -> bool {
     name.as_flattened() == b"AuthenticAMD" && family == 0x19
 }
 
+/// Whether vectors are executed in two halves: not on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn is_double_pumped() -> bool {
     false

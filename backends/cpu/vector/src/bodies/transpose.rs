@@ -1,5 +1,6 @@
 //! Transposes of blocks of eight lines.
 
+#[cfg(target_arch = "x86_64")]
 use crate::arrays::array;
 use crate::simd::{VectorLevel, level};
 use bytemuck::Pod;
