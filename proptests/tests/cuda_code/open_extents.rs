@@ -220,7 +220,8 @@ fn an_optimised_encoder_loads_attention_alone_at_a_new_length() {
         let fresh = session.hold(n, Style::Normal);
         // A product has another tile where it is much larger.
         let most = if n < 8 { 1 } else { first.len() - 1 };
-        assert!(fresh.len() <= most, "{n}: {fresh:?} after {first:?}");
+        let notes = || session.executable.notes().join("\n");
+        assert!(fresh.len() <= most, "{n}: {fresh:?} after {first:?}\n{}", notes());
         assert_eq!(session.hold(n, Style::Normal), [""; 0], "{n}");
     }
 }
