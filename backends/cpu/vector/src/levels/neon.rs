@@ -176,13 +176,16 @@ unsafe fn load_bf16(at: *const bf16) -> Vector {
 }
 
 /// # Safety
-/// The elements that count of the vector at `at` are valid for reads, and they are not all of it.
+/// The elements that count of the vector at `at` are valid for reads.
 #[target_feature(enable = "neon")]
 #[inline]
 unsafe fn load_part(at: *const f32, part: VectorSpan) -> Vector {
     let VectorSpan { skip, len, .. } = part;
-    if len == 0 {
-        return zero();
+    match len {
+        0 => return zero(),
+        // SAFETY: all elements count.
+        LANES => return unsafe { load(at) },
+        _ => {}
     }
     let at = at.wrapping_add(skip);
     // The first, the middle and the last of up to three elements, which may be the same.
@@ -199,13 +202,16 @@ unsafe fn load_part(at: *const f32, part: VectorSpan) -> Vector {
 }
 
 /// # Safety
-/// The elements that count of the vector at `at` are valid for writes, and they are not all of it.
+/// The elements that count of the vector at `at` are valid for writes.
 #[target_feature(enable = "neon")]
 #[inline]
 unsafe fn store_part(at: *mut f32, part: VectorSpan, x: Vector) {
     let VectorSpan { skip, len, .. } = part;
-    if len == 0 {
-        return;
+    match len {
+        0 => return,
+        // SAFETY: all elements count.
+        LANES => return unsafe { store(at, x) },
+        _ => {}
     }
     let at = at.wrapping_add(skip);
     let from = vaddq_u8(bytes(), vdupq_n_u8(4 * skip as u8));
