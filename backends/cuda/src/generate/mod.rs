@@ -19,6 +19,7 @@ mod product;
 mod ranges;
 mod recurrent;
 mod reduction;
+mod scopes;
 mod spelling;
 mod stages;
 mod tiled_transpose;

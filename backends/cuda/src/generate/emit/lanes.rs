@@ -162,7 +162,7 @@ impl<'k> Emitter<'k> {
             variables: self.extents.len(),
             mark,
             depth,
-            scopes: self.scopes.len(),
+            scopes: self.scopes.count(),
             packs: HashMap::new(),
             writes: vec![],
         });
@@ -176,7 +176,7 @@ impl<'k> Emitter<'k> {
 
     /// The name of an element that is loaded as part of a vector.
     pub(super) fn packed(&mut self, v: Value, offset: &Affine) -> Option<String> {
-        let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
+        let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.count())?;
         let place = match inner.place(offset, &self.extents) {
             Ok(place) if !self.unaligned.contains(&v) => place,
             Err(true) => return None,
@@ -208,7 +208,7 @@ impl<'k> Emitter<'k> {
         of: &StridedRead,
         inside: &str,
     ) -> Option<(String, String)> {
-        let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
+        let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.count())?;
         let is_outer = |a: &Affine| {
             let of_group = |s: Slot| inner.group.iter().any(|g| g.0 == s && g.1 != 1);
             a.terms.iter().all(|t| t.0 < inner.variables && !of_group(t.0))
@@ -296,7 +296,7 @@ impl<'k> Emitter<'k> {
     /// Writes an element of the result.
     pub fn store(&mut self, dtype: DType, offset: &Affine, v: &str) {
         let element = self.stored_element(dtype, v);
-        let lanes = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len());
+        let lanes = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.count());
         let width = lanes.map_or(1, |l| l.width);
         let place = lanes.map(|l| l.place(offset, &self.extents));
         if let (Some(Ok(place)), false) = (&place, self.out_is_unaligned) {

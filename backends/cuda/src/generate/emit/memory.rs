@@ -61,13 +61,13 @@ impl Emitter<'_> {
         let bare = bare.filter(|o| !o.contains(['(', ')'])).unwrap_or(offset);
         // One load for equal elements of a scope.
         let key = Known::Load(v, offset.to_string());
-        if let Some(name) = self.name_of(&key) {
+        if let Some(name) = self.scopes.name_of(&key) {
             return name;
         }
         if let (Some(found), Some(form)) = (&mut self.found, form) {
             found.offsets.push((v, form.clone()));
             found.reads.push((v, index.to_vec()));
-            if self.scopes.len() == self.outer_scopes {
+            if self.scopes.count() == self.outer_scopes {
                 found.always.push((v, form.clone()));
             }
         }
@@ -75,7 +75,7 @@ impl Emitter<'_> {
         if let Some((place, true)) = kept {
             let name = self.local();
             self.line(format!("{} {name} = {place};", kind.name()));
-            self.remember(key, &name);
+            self.scopes.remember(key, &name);
             return name;
         }
         let there = self.substitute.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
@@ -89,7 +89,7 @@ impl Emitter<'_> {
             self.line(format!("{place} = {name};"));
         }
         self.raw.insert(name.clone(), (dtype, element));
-        self.remember(key, &name);
+        self.scopes.remember(key, &name);
         name
     }
 
@@ -116,7 +116,7 @@ impl Emitter<'_> {
         let inside = of.inside.iter().map(bounds).collect::<Vec<_>>().join(" && ");
         let place = spell::affine(&of.offset, &Emitter::name);
         let key = Known::Guarded(v, of.offset.clone(), of.inside.clone(), outside.to_bits());
-        if let Some(name) = self.name_of(&key) {
+        if let Some(name) = self.scopes.name_of(&key) {
             return Some(name);
         }
         let (dtype, double) = (ty.dtype, self.kind(v) == ScalarKind::Real(true));
@@ -136,7 +136,7 @@ impl Emitter<'_> {
             let element = format!("({condition} ? {element} : ({})0)", spell::stored(dtype));
             self.raw.insert(name.clone(), (dtype, element));
         }
-        self.remember(key, &name);
+        self.scopes.remember(key, &name);
         Some(name)
     }
 

@@ -12,6 +12,7 @@ mod shared;
 use super::kernel::{KernelProgram, computes_in_double};
 use super::product::Term;
 use super::product::tile_config::Tiling;
+use super::scopes::Scopes;
 use super::spelling::{self as spell, ScalarKind};
 pub use expressions::{BoundsCheck, ElementWriter, NodeScope, checked};
 use lanes::VectorLoop;
@@ -80,7 +81,7 @@ pub struct Emitter<'k> {
     pub extents: Vec<i64>,
     lines: Vec<String>,
     depth: usize,
-    scopes: Vec<HashMap<Known, String>>,
+    scopes: Scopes<Known>,
     /// How many scopes were open when the dry run began.
     outer_scopes: usize,
     /// The elements in memory that variables were loaded from, and their types.
@@ -169,7 +170,7 @@ impl<'k> Emitter<'k> {
             extents: vec![],
             lines: vec![],
             depth: 1,
-            scopes: vec![HashMap::new()],
+            scopes: Scopes::new(),
             outer_scopes: 1,
             raw: HashMap::new(),
             variables: 0,
@@ -241,13 +242,13 @@ impl<'k> Emitter<'k> {
     pub fn open(&mut self, head: &str) {
         self.line(format!("{head} {{"));
         self.depth += 1;
-        self.scopes.push(HashMap::new());
+        self.scopes.open();
     }
 
     /// Closes the last block.
     pub fn close(&mut self) {
         self.depth -= 1;
-        self.scopes.pop();
+        self.scopes.close();
         self.line("}");
     }
 
@@ -314,18 +315,7 @@ impl<'k> Emitter<'k> {
 
     /// Binds an element to a name in this scope.
     pub fn bind(&mut self, v: Value, index: &[Int], name: &str) {
-        self.remember(Known::Element(v, index.to_vec()), name);
-    }
-
-    /// Notes a name in this scope.
-    fn remember(&mut self, known: Known, name: &str) {
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(known, name.to_string());
-    }
-
-    /// The name of what an open scope knows.
-    fn name_of(&self, known: &Known) -> Option<String> {
-        self.scopes.iter().rev().find_map(|s| s.get(known)).cloned()
+        self.scopes.remember(Known::Element(v, index.to_vec()), name);
     }
 
     /// Dry run of these elements: what their code would read.
@@ -357,7 +347,7 @@ impl<'k> Emitter<'k> {
             unaligned: self.unaligned.clone(),
             extents: self.extents.clone(),
             scopes: self.scopes.clone(),
-            outer_scopes: self.scopes.len(),
+            outer_scopes: self.scopes.count(),
             varying: self.varying.clone(),
             found: Some(Analysis::default()),
             ..Emitter::new(self.kernel)
@@ -469,7 +459,7 @@ impl<'k> Emitter<'k> {
             };
         }
         let key = Known::Element(v, index.to_vec());
-        if let Some(name) = self.name_of(&key) {
+        if let Some(name) = self.scopes.name_of(&key) {
             return name;
         }
         if self.stored.contains_key(&v) {
@@ -480,7 +470,7 @@ impl<'k> Emitter<'k> {
             return "0".into();
         }
         let name = self.computed(v, index);
-        self.remember(key, &name);
+        self.scopes.remember(key, &name);
         name
     }
 

@@ -129,7 +129,7 @@ impl Emitter<'_> {
 
     /// The name of an element of one of several values in memory, which this turn reads together with its neighbours.
     pub(super) fn selected(&mut self, node: Value, r: &Real) -> Option<String> {
-        let is_open = self.lanes.as_ref().is_some_and(|l| l.scopes == self.scopes.len());
+        let is_open = self.lanes.as_ref().is_some_and(|l| l.scopes == self.scopes.count());
         if !is_open || self.found.is_some() {
             return None;
         }

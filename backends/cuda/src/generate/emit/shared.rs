@@ -93,7 +93,7 @@ impl<'k> Emitter<'k> {
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let variables = self.extents.len();
         self.lanes(&at, axes, width, |e| {
-            e.keeping.open = Some((slots, place, e.scopes.len(), variables));
+            e.keeping.open = Some((slots, place, e.scopes.count(), variables));
             body(e);
             e.keeping.open = None;
         });
@@ -119,7 +119,7 @@ impl<'k> Emitter<'k> {
         let mut rest = offset.clone();
         rest.terms.retain(|t| !slots.contains(&t.0));
         let fixed = rest.terms.iter().all(|t| t.0 < variables);
-        if scopes != self.scopes.len() || !fixed || factors.iter().all(|f| *f == 0) {
+        if scopes != self.scopes.count() || !fixed || factors.iter().all(|f| *f == 0) {
             return None;
         }
         let key = (v, factors, rest);

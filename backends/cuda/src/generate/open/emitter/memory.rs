@@ -24,7 +24,7 @@ impl OpenEmitter<'_> {
     pub(super) fn load(&mut self, v: Value, offset: &Form) -> String {
         self.read.insert(v);
         let key = Known::Load(v, offset.clone());
-        if let Some(name) = self.name_of(&key) {
+        if let Some(name) = self.scopes.name_of(&key) {
             return name;
         }
         let (kind, text) = (ScalarKind::of(self.kernel.dtype(v)), self.form(offset));
@@ -33,7 +33,7 @@ impl OpenEmitter<'_> {
         let name = self.local();
         self.line(format!("{} {name} = {text};", kind.name()));
         self.raw.insert(name.clone(), (self.kernel.dtype(v), element));
-        self.remember(key, &name);
+        self.scopes.remember(key, &name);
         name
     }
 

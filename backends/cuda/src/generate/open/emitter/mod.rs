@@ -9,6 +9,7 @@ use super::form::{Form, Variable};
 use super::program::{OpenProgram, product};
 use crate::generate::emit::{ElementWriter, NodeScope, parts_name};
 use crate::generate::kernel::computes_in_double;
+use crate::generate::scopes::Scopes;
 use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::code::compile::{Body, OpenVariable};
 use mlc_backends::reference::code::{Affine, Int, Read, Real, Reduce, Slot};
@@ -66,7 +67,7 @@ pub struct OpenEmitter<'k> {
     counts: Vec<Extent>,
     lines: Vec<String>,
     depth: usize,
-    scopes: Vec<HashMap<Known, String>>,
+    scopes: Scopes<Known>,
     locals: usize,
     /// The values whose codes are being written, the innermost one last, and what the variables of each stand for.
     bound: Vec<(Value, HashMap<Slot, Form>)>,
@@ -102,7 +103,7 @@ impl<'k> OpenEmitter<'k> {
             counts: vec![],
             lines: vec![],
             depth: 1,
-            scopes: vec![HashMap::new()],
+            scopes: Scopes::new(),
             locals: 0,
             bound: vec![],
             raw: HashMap::new(),
@@ -195,16 +196,7 @@ impl<'k> OpenEmitter<'k> {
 
     /// Binds an element to a name in this scope.
     pub fn bind(&mut self, v: Value, index: &[Form], name: &str) {
-        self.remember(Known::Element(v, index.to_vec()), name);
-    }
-
-    fn remember(&mut self, known: Known, name: &str) {
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(known, name.to_string());
-    }
-
-    fn name_of(&self, known: &Known) -> Option<String> {
-        self.scopes.iter().rev().find_map(|s| s.get(known)).cloned()
+        self.scopes.remember(Known::Element(v, index.to_vec()), name);
     }
 
     /// Whether a form is seen to be within an axis.
@@ -234,7 +226,7 @@ impl<'k> OpenEmitter<'k> {
             };
         }
         let key = Known::Element(v, index.to_vec());
-        if let Some(name) = self.name_of(&key) {
+        if let Some(name) = self.scopes.name_of(&key) {
             return name;
         }
         if self.stored.contains_key(&v) {
@@ -246,7 +238,7 @@ impl<'k> OpenEmitter<'k> {
             return "0".into();
         }
         let name = self.computed(v, index);
-        self.remember(key, &name);
+        self.scopes.remember(key, &name);
         name
     }
 
@@ -430,12 +422,12 @@ impl ElementWriter for OpenEmitter<'_> {
     fn open(&mut self, head: &str) {
         self.line(format!("{head} {{"));
         self.depth += 1;
-        self.scopes.push(HashMap::new());
+        self.scopes.open();
     }
 
     fn close(&mut self) {
         self.depth -= 1;
-        self.scopes.pop();
+        self.scopes.close();
         self.line("}");
     }
 
