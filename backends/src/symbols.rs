@@ -1,7 +1,7 @@
 //! Bindings of a program's symbols to the extents of a run.
 
 use crate::BackendError;
-use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
+use mlc_dsl::ir::{Attr, DType, Extent, ExtentValues, Tensor, Type};
 use mlc_dsl::layout::PerAxis;
 use std::sync::Arc;
 
@@ -114,14 +114,49 @@ impl SymbolBindings {
         all
     }
 
+    /// The value of an extent, if all its symbols are bound.
+    pub fn eval(&self, e: &Extent) -> Option<i64> {
+        e.as_const().or_else(|| e.eval(&|s| self.get(s)))
+    }
+
     /// Other values of the same symbols.
     pub fn map(&self, value: impl Fn(i64) -> i64) -> SymbolBindings {
         SymbolBindings(self.0.iter().map(|(s, n)| (s.clone(), value(*n))).collect())
     }
+}
+
+/// The extents of a program where symbols have certain numbers, each found once.
+pub struct BoundExtents {
+    symbols: SymbolBindings,
+    values: ExtentValues,
+}
+
+impl From<SymbolBindings> for BoundExtents {
+    fn from(symbols: SymbolBindings) -> BoundExtents {
+        BoundExtents { symbols, values: ExtentValues::default() }
+    }
+}
+
+impl BoundExtents {
+    /// What symbols are bound to.
+    pub fn symbols(&self) -> &SymbolBindings {
+        &self.symbols
+    }
+
+    /// The same.
+    pub fn into_symbols(self) -> SymbolBindings {
+        self.symbols
+    }
+
+    /// Binds a symbol as [`SymbolBindings::learn`] does.
+    pub fn learn(&mut self, e: &Extent, value: i64) {
+        self.symbols.learn(e, value);
+        self.values.clear();
+    }
 
     /// The value of an extent, if all its symbols are bound.
     pub fn eval(&self, e: &Extent) -> Option<i64> {
-        e.as_const().or_else(|| e.eval(&|s| self.get(s)))
+        self.values.eval(e, &|s| self.symbols.get(s))
     }
 
     /// A shape with known extents.
@@ -130,13 +165,8 @@ impl SymbolBindings {
         Some((ty.dtype, shape.collect::<Option<_>>()?))
     }
 
-    /// Whether a type has a [`shape`](Self::shape).
-    pub fn knows(&self, ty: &Type) -> bool {
-        ty.shape.iter().all(|e| self.eval(e).is_some_and(|n| n >= 0))
-    }
-
     /// An attribute with known extents; unbound ones stay.
     pub fn attr(&self, a: &Attr) -> Attr {
-        a.bound(&|s| self.get(s))
+        a.with_extents(|e| self.values.bound(e, &|s| self.symbols.get(s)))
     }
 }

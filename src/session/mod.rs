@@ -316,13 +316,18 @@ impl Planned {
         let afford = |extents: &Symbols| {
             device.afford_beside(&device.needs(&self.plan, &self.library, extents), held)
         };
-        let power = |n: &i64| n.unsigned_abs().next_power_of_two().try_into().unwrap_or(*n);
-        let grown: Symbols = symbols.iter().map(|(s, n)| (s.clone(), power(n))).collect();
-        let afforded = match afford(&grown) {
-            Ok(()) => grown,
-            Err(_) => {
+        // One answer for much larger extents holds for many runs.
+        let grown = |by: u64| -> Symbols {
+            let power = |n: &i64| n.unsigned_abs().next_power_of_two().checked_mul(by);
+            let up = |n: &i64| power(n).and_then(|p| p.try_into().ok()).unwrap_or(*n);
+            symbols.iter().map(|(s, n)| (s.clone(), up(n))).collect()
+        };
+        let above = [8, 1].into_iter().map(grown).find(|larger| afford(larger).is_ok());
+        let afforded = match above {
+            Some(larger) => larger,
+            None => {
                 afford(&symbols)?;
-                symbols
+                symbols.clone()
             }
         };
         let mut known = known();

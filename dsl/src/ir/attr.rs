@@ -46,11 +46,27 @@ impl Attr {
 
     /// The same with numbers for the symbols that have one.
     pub fn bound(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Attr {
+        self.with_extents(|e| e.bound(symbol))
+    }
+
+    /// The same with other integers.
+    pub fn with_extents(&self, other: impl Fn(&Extent) -> Extent) -> Attr {
         match self {
-            Attr::Int(e) => Attr::Int(e.bound(symbol)),
-            Attr::Ints(v) => Attr::Ints(v.iter().map(|e| e.bound(symbol)).collect()),
+            Attr::Int(e) => Attr::Int(other(e)),
+            Attr::Ints(v) => Attr::Ints(v.iter().map(other).collect()),
             Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
                 self.clone()
+            }
+        }
+    }
+
+    /// Its integers, known or not.
+    pub fn extents_mut(&mut self) -> &mut [Extent] {
+        match self {
+            Attr::Int(e) => std::slice::from_mut(e),
+            Attr::Ints(v) => v,
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
+                &mut []
             }
         }
     }

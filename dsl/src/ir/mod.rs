@@ -20,7 +20,7 @@ pub mod unfold;
 pub use attr::Attr;
 pub use common_extent::{Common, common_extent, may_equal, parts};
 pub use dtype::DType;
-pub use extent::{Atom, Extent, Linear, Monomial, WEIGHT};
+pub use extent::{Atom, Extent, ExtentValues, Linear, Monomial, SharedExtents, WEIGHT};
 pub use program::{ConstId, Consts, Node, NodeId, NodeKind, Program, Value};
 pub use small_float::SmallFloat;
 pub use tensor::{FileRange, Tensor, TensorError};

@@ -7,7 +7,7 @@
 use super::Kernel;
 use super::in_place_append::{Room, spine};
 use super::live_steps::Alive;
-use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Type, Value};
+use crate::ir::{Attr, Extent, ExtentValues, Node, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::strided_views::{self, Viewed};
 use crate::layout::{Layout, PerAxis};
 use crate::library::Library;
@@ -146,32 +146,46 @@ impl StorageMap<'_> {
 /// The number that a symbol stands for, if it is known.
 pub type Binding<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
-/// A shape whose extents are numbers.
-fn shape_of(ty: &Type, symbol: Binding) -> Option<PerAxis<usize>> {
-    ty.shape.iter().map(|e| usize::try_from(e.eval(symbol)?).ok()).collect()
+/// The extents of values where symbols have certain numbers.
+struct Extents<'a> {
+    symbol: Binding<'a>,
+    values: ExtentValues,
 }
 
-/// Bytes of a type, unknown symbols at their nominal value, and whether there are such.
-fn bytes(ty: &Type, symbol: Binding) -> (u64, bool) {
-    let size = ty.dtype.size() as u64;
-    match shape_of(ty, symbol) {
-        Some(shape) => {
-            let known = shape.iter().try_fold(size, |n, &d| n.checked_mul(d as u64));
-            (if shape.contains(&0) { 0 } else { known.unwrap_or(u64::MAX) }, false)
+impl Extents<'_> {
+    /// A shape whose extents are numbers.
+    fn shape(&self, ty: &Type) -> Option<PerAxis<usize>> {
+        let number = |e| usize::try_from(self.values.eval(e, self.symbol)?).ok();
+        ty.shape.iter().map(number).collect()
+    }
+
+    /// Bytes of a type with the shape, unknown symbols at their nominal value, and whether there are such.
+    fn bytes(&self, ty: &Type, shape: Option<&[usize]>) -> (u64, bool) {
+        let size = ty.dtype.size() as u64;
+        match shape {
+            Some(shape) => {
+                let known = shape.iter().try_fold(size, |n, &d| n.checked_mul(d as u64));
+                (if shape.contains(&0) { 0 } else { known.unwrap_or(u64::MAX) }, false)
+            }
+            None => {
+                let number = |s: &str| (self.symbol)(s).or(Some(NOMINAL));
+                let nominal = |e: &Extent| e.eval(&number).unwrap_or(1).max(0) as f64;
+                let elements: f64 = ty.shape.iter().map(nominal).product();
+                ((elements * size as f64) as u64, true)
+            }
         }
-        None => {
-            let number = |s: &str| symbol(s).or(Some(NOMINAL));
-            let nominal = |e: &Extent| e.eval(&number).unwrap_or(1).max(0) as f64;
-            let elements: f64 = ty.shape.iter().map(nominal).product();
-            ((elements * size as f64) as u64, true)
-        }
+    }
+
+    /// An attribute with numbers for what has one.
+    fn attr(&self, a: &Attr) -> Attr {
+        a.with_extents(|e| self.values.bound(e, self.symbol))
     }
 }
 
 pub(super) struct MemoryPlanner<'a> {
     pub(super) program: &'a Program,
     pub(super) library: &'a Library,
-    symbol: Binding<'a>,
+    extents: Extents<'a>,
     pub(super) lies: StorageMap<'a>,
     writer: FxHashMap<Value, usize>,
     results: FxHashSet<Value>,
@@ -228,6 +242,7 @@ impl Buffers {
         let spines = rooms.iter().map(|r| spine(program, library, r)).collect();
         let mut b = MemoryPlanner::new(program, library, symbol, rooms, Cow::Owned(spines));
         b.out.expect(kernels.len());
+        b.lies.own.reserve(program.nodes.len());
         for (i, node) in program.nodes.iter().enumerate() {
             let value = Value { node: NodeId(i as u32), output: 0 };
             let fixed = match node.kind {
@@ -341,7 +356,7 @@ impl<'a> MemoryPlanner<'a> {
         MemoryPlanner {
             program,
             library,
-            symbol,
+            extents: Extents { symbol, values: ExtentValues::default() },
             lies: StorageMap::default(),
             writer: HashMap::default(),
             results: program.outputs.iter().map(|(_, v)| *v).collect(),
@@ -365,7 +380,7 @@ impl<'a> MemoryPlanner<'a> {
 
     /// The dense layout of a type.
     pub(super) fn dense(&self, ty: &Type) -> Option<Layout> {
-        shape_of(ty, self.symbol).map(|shape| Layout::dense(&shape))
+        self.extents.shape(ty).map(|shape| Layout::dense(&shape))
     }
 
     pub(super) fn kernel(&mut self, k: usize, kernel: &Kernel) {
@@ -433,12 +448,13 @@ impl<'a> MemoryPlanner<'a> {
     /// A buffer of its own.
     fn written(&mut self, k: usize, value: Value) -> Storage {
         let ty = self.program.ty(value);
-        let (bytes, nominal) = bytes(ty, self.symbol);
+        let shape = self.extents.shape(ty);
+        let (bytes, nominal) = self.extents.bytes(ty, shape.as_deref());
         self.out.nominal |= nominal;
         self.out.buffers.push(RequiredBuffer { value, bytes, kept: false });
         self.out.writes[k].push(self.out.buffers.len() - 1);
         let buffer = Some(self.out.buffers.len() - 1);
-        Storage { buffer, room: None, layout: self.dense(ty), fixed: false }
+        Storage { buffer, room: None, layout: shape.map(|s| Layout::dense(&s)), fixed: false }
     }
 
     /// A buffer for a result that no other kernel reads.
@@ -450,11 +466,11 @@ impl<'a> MemoryPlanner<'a> {
         {
             let ty = self.program.ty(value);
             let extent = ty.shape[alive.axis]
-                .eval(self.symbol)
+                .eval(self.extents.symbol)
                 .map_or(alive.steps as i64, |n| n.min(alive.steps as i64));
             let mut held = ty.clone();
             held.shape[alive.axis] = Extent::from(extent);
-            *bytes = self::bytes(&held, self.symbol).0;
+            *bytes = self.extents.bytes(&held, self.extents.shape(&held).as_deref()).0;
         }
     }
 
@@ -474,9 +490,9 @@ impl<'a> MemoryPlanner<'a> {
         if from.fixed {
             return Storage { layout: self.dense(&node.types[0]), ..from };
         }
-        let attrs: Vec<Attr> = attrs.iter().map(|a| a.bound(self.symbol)).collect();
+        let attrs: Vec<Attr> = attrs.iter().map(|a| self.extents.attr(a)).collect();
         let known = attrs.iter().all(is_known);
-        let shape = shape_of(&node.types[0], self.symbol);
+        let shape = self.extents.shape(&node.types[0]);
         let (Some(layout), Some(shape), true) = (&from.layout, shape, known) else {
             self.out.nominal = true;
             return Storage { layout: None, ..from };

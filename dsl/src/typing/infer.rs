@@ -1,7 +1,7 @@
 //! Type inference: the result types of an operator for given argument types.
 
 use crate::eval::{Env, EvalError, eval, truth};
-use crate::expr::{AttrKind, BinaryOp, Expr, ExprKind};
+use crate::expr::{AttrKind, Expr};
 use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::{AttrParam, Callable, DTypePattern, Dim, Name, TypePattern};
 use crate::typing::mismatch::Mismatch;
@@ -172,31 +172,6 @@ pub fn infer(
         .collect::<Result<_, _>>()
         .map_err(|reason| TypeError::Result { op: op.clone(), reason })?;
     Ok(Application { types, attrs, env })
-}
-
-/// True if an application is well typed for all values of its symbols: then nothing of it need be checked once they are known.
-pub fn is_typed_at_all_extents(call: &Callable, args: &[&Type], attrs: &[Option<Attr>]) -> bool {
-    let Ok(Application { types, env, .. }) = infer(call, args, attrs) else { return false };
-    call.conditions.iter().all(|c| truth(c, &env) == Ok(Some(true)))
-        && types.iter().flat_map(|t| &t.shape).all(|e| e.at_least(0))
-}
-
-/// Extents that a declared condition wants equal and that are equal for some values of the symbols only.
-pub fn undecided_equalities(
-    call: &Callable,
-    args: &[&Type],
-    attrs: &[Option<Attr>],
-) -> Vec<(Extent, Extent)> {
-    let Ok(Application { env, .. }) = infer(call, args, attrs) else { return vec![] };
-    let open = |c: &&Expr| truth(c, &env) == Ok(None);
-    let sides = |c: &Expr| match &c.kind {
-        ExprKind::Binary(BinaryOp::Eq, a, b) => match (eval(a, &env), eval(b, &env)) {
-            (Ok(Attr::Int(a)), Ok(Attr::Int(b))) => Some((a, b)),
-            _ => None,
-        },
-        _ => None,
-    };
-    call.conditions.iter().filter(open).filter_map(sides).collect()
 }
 
 /// Why a value of type `found` cannot be one that is declared `declared`, if it cannot for any value of the symbols.

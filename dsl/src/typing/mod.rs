@@ -3,3 +3,4 @@
 pub mod infer;
 pub mod instantiate;
 pub mod mismatch;
+pub mod open_conditions;

@@ -12,7 +12,8 @@ use mlc_dsl::ir::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value, may_equal};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Library};
 use mlc_dsl::shape_values::{self, Known, KnownElement};
-use mlc_dsl::typing::infer::{TypeError, infer, undecided_equalities};
+use mlc_dsl::typing::infer::{TypeError, infer};
+use mlc_dsl::typing::open_conditions::OpenConditions;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -501,8 +502,9 @@ impl<'a> ImportBuilder<'a> {
         if call.conditions.is_empty() || !types.iter().any(open) {
             return Ok(());
         }
-        for (a, b) in undecided_equalities(call, &types, attrs) {
-            if let Some((symbol, number)) = number_for(&a, &b) {
+        let open = OpenConditions::of(call, &types, attrs).comparisons;
+        for (a, b) in open.iter().filter_map(|c| c.as_equality()) {
+            if let Some((symbol, number)) = number_for(a, b) {
                 let reason = format!("`{}` needs {a} to be {b}", call.name);
                 self.conflict = Some(ExtentEquation::of(Extent::sym(&symbol), number));
                 return Err(reason);

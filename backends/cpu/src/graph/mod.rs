@@ -5,11 +5,12 @@
 use crate::registry::{Implementation, Takes, implementation};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::unfold::definition;
-use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, SharedExtents, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan, Readers};
-use mlc_dsl::typing::infer::is_typed_at_all_extents;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use mlc_dsl::typing::open_conditions::OpenConditions;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 mod repeats;
@@ -37,13 +38,13 @@ pub struct Group {
     /// What it yields.
     pub outputs: Vec<Value>,
     /// The plan's values.
-    pub named: HashMap<Value, Value>,
+    pub named: FxHashMap<Value, Value>,
     /// What it reads of the rest of the program, in order.
     pub reads: Vec<Value>,
     /// The symbols that occur in its nodes.
     pub symbols: Vec<Arc<str>>,
-    /// The anchor's operator may not admit what symbols stand for.
-    pub conditional: bool,
+    /// What decides whether the anchor's operator admits what symbols stand for.
+    pub conditions: OpenConditions,
     /// It is the same in all runs: only constants feed it, and no symbol occurs in what leads to it.
     pub lasts: bool,
     /// Others like it, if there are.
@@ -142,7 +143,7 @@ fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String
 
 /// Reads a plan without faults.
 pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError> {
-    let mut r = GraphReader { library, out: Program::default(), names: HashMap::new() };
+    let mut r = GraphReader { library, out: Program::default(), names: FxHashMap::default() };
     r.out.inputs = plan.program.inputs.clone();
     for i in 0..plan.program.nodes.len() as u32 {
         if !plan.program.is_applied(NodeId(i)) {
@@ -152,13 +153,14 @@ pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError>
     let groups = plan.kernels.iter().map(|k| r.kernel(&plan.program, k));
     let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     depend(&r.out, &mut groups);
-    groups.iter_mut().for_each(|g| g.conditional = is_conditional(&r.out, library, g));
+    groups.iter_mut().for_each(|g| g.conditions = conditions(&r.out, library, g));
     repeats::find(&plan.kernels, &r.out, &mut groups);
     let (symbols, mentions) = mentioned(plan, &groups);
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
         r.out.outputs.push((name.clone(), value));
     }
+    SharedExtents::default().share(&mut r.out);
     let readers = Readers::of(&r.out, groups.iter().map(|g| g.reads.as_slice()));
     let plan_readers = Readers::of(&plan.program, plan.kernels.iter().map(|k| k.inputs.as_slice()));
     Ok(KernelGraph { program: r.out, groups, readers, plan_readers, symbols, mentions })
@@ -185,18 +187,18 @@ fn depend(program: &Program, groups: &mut [Group]) {
     }
 }
 
-/// Whether extents decide if the operator of an anchor admits what it is applied to. A chain of an associative operator has the
+/// By which extents the operator of an anchor admits what it is applied to. A chain of an associative operator has the
 /// operands of all its parts, which admit each other.
-fn is_conditional(program: &Program, library: &Library, g: &Group) -> bool {
-    let Some(anchor) = g.anchor else { return false };
+fn conditions(program: &Program, library: &Library, g: &Group) -> OpenConditions {
+    let Some(anchor) = g.anchor else { return OpenConditions::default() };
     let node = program.node(anchor);
-    let NodeKind::Apply(call, attrs) = &node.kind else { return false };
+    let NodeKind::Apply(call, attrs) = &node.kind else { return OpenConditions::default() };
     let types: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
     if node.args != g.arguments || types.iter().all(|t| t.known_shape().is_some()) {
-        return false;
+        return OpenConditions::default();
     }
     let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-    !is_typed_at_all_extents(library.call(*call), &types, &attrs)
+    OpenConditions::of(library.call(*call), &types, &attrs)
 }
 
 /// The symbols that occur in kernels, here or in the plan, and the bits of those that occur in each.
@@ -226,13 +228,13 @@ struct GraphReader<'a> {
     library: &'a Library,
     out: Program,
     /// Values of the plan, as far as other kernels may read them.
-    names: HashMap<Value, Value>,
+    names: FxHashMap<Value, Value>,
 }
 
 /// The values and nodes of a kernel, or of a definition's body in it.
 #[derive(Default)]
 struct Inside {
-    values: HashMap<Value, Value>,
+    values: FxHashMap<Value, Value>,
     nodes: Vec<NodeId>,
 }
 
@@ -264,10 +266,10 @@ impl GraphReader<'_> {
             epilogue: vec![],
             copies: vec![],
             outputs: vec![],
-            named: HashMap::new(),
+            named: FxHashMap::default(),
             reads: vec![],
             symbols: vec![],
-            conditional: false,
+            conditions: OpenConditions::default(),
             lasts: false,
             repeat: None,
         };

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Kernel;
+use mlc_dsl::typing::open_conditions::OpenConditions;
 
 /// What a kernel is one of many of.
 pub struct Repeat {
@@ -39,7 +40,7 @@ struct Form {
     parts: [Vec<usize>; 5],
     arguments: Vec<Source>,
     outputs: Vec<Source>,
-    conditional: bool,
+    conditions: OpenConditions,
 }
 
 /// Notes which of a plan's kernels compute the same.
@@ -104,6 +105,6 @@ fn form(kernel: &Kernel, program: &Program, group: &Group, reads: &mut Vec<Value
         ],
         arguments,
         outputs,
-        conditional: group.conditional,
+        conditions: group.conditions.clone(),
     })
 }

@@ -6,7 +6,7 @@ use crate::pointwise::fused::Map;
 use crate::pointwise::{CodeBuilder, ElementSource, Fused, Ref, lower};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Value};
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 impl Resolver<'_> {
@@ -49,7 +49,7 @@ impl Resolver<'_> {
         wanted: &[Value],
     ) -> Result<Option<(Fused, Vec<Location>, Vec<DType>)>, BackendError> {
         let mut code = CodeBuilder::default();
-        let mut refs: HashMap<Value, (Ref, DType)> = HashMap::new();
+        let mut refs: FxHashMap<Value, (Ref, DType)> = FxHashMap::default();
         let (mut sources, mut inputs) = (vec![], vec![]);
         if let Some(v) = held {
             let dtype = self.cx.graph.program.ty(v).dtype;

@@ -12,13 +12,14 @@ use super::runtime::kernel::{Epilogue, Kernel, KernelFactory, KernelSpec, Operan
 use super::runtime::threads::Threads;
 use super::runtime::weight_cache::WeightCache;
 use mlc_backends::BackendError;
-use mlc_backends::symbols::SymbolBindings;
+use mlc_backends::symbols::{BoundExtents, SymbolBindings};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::layout::strided_views::{self, Viewed};
 use mlc_dsl::layout::{Layout, PerAxis};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Memory, PlannedBuffer};
 use mlc_dsl::typing::infer::{TypeError, infer};
+use mlc_dsl::typing::open_conditions::Comparison;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ pub struct ValueLocations {
 pub struct Resolver<'a> {
     cx: ResolveContext<'a>,
     plan: &'a Memory,
-    symbols: SymbolBindings,
+    symbols: BoundExtents,
     places: FxHashMap<Value, Location>,
     /// Locations that are the same as for other extents.
     others: Option<&'a FxHashMap<Value, Location>>,
@@ -117,7 +118,7 @@ type Output = (Option<Value>, DType, PerAxis<usize>);
 impl<'a> Resolver<'a> {
     fn new(cx: ResolveContext<'a>, symbols: SymbolBindings, plan: &'a Memory) -> Resolver<'a> {
         let (places, draft) = (FxHashMap::default(), Draft::default());
-        let repeats = FxHashMap::default();
+        let (repeats, symbols) = (FxHashMap::default(), symbols.into());
         Resolver { cx, plan, symbols, places, others: None, draft, taken: 0, fresh: 0, repeats }
     }
 
@@ -130,6 +131,7 @@ impl<'a> Resolver<'a> {
         inputs: Option<&[Tensor]>,
     ) -> Result<(ResolvedPlan, ValueLocations), BackendError> {
         let mut r = Resolver::new(cx, symbols, plan);
+        r.places.reserve(cx.graph.program.nodes.len());
         r.inputs(inputs)?;
         let mut kernels = Vec::with_capacity(cx.graph.groups.len());
         for (kernel, group) in cx.graph.groups.iter().enumerate() {
@@ -138,7 +140,7 @@ impl<'a> Resolver<'a> {
         let outputs = cx.graph.program.outputs.iter().map(|(_, v)| r.output(*v));
         let outputs = outputs.collect::<Result<_, _>>()?;
         let resolved = r.link(kernels, outputs);
-        Ok((resolved, ValueLocations { symbols: r.symbols, of: r.places }))
+        Ok((resolved, ValueLocations { symbols: r.symbols.into_symbols(), of: r.places }))
     }
 
     /// The location of a program output.
@@ -157,7 +159,7 @@ impl<'a> Resolver<'a> {
         group: &Group,
         given: bool,
     ) -> Result<Arc<PreparedKernel>, BackendError> {
-        let symbols: Vec<_> = group.symbols.iter().map(|s| self.symbols.get(s)).collect();
+        let symbols: Vec<_> = group.symbols.iter().map(|s| self.symbols.symbols().get(s)).collect();
         let planned = self.plan.written(kernel);
         let reads = group.reads.iter().map(|v| self.place(*v)).collect::<Result<Vec<_>, _>>()?;
         let key_ref = KernelKeyRef { symbols: &symbols, reads: &reads, planned };
@@ -277,11 +279,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn group(&mut self, group: &Group) -> Result<(), BackendError> {
-        let unknown = |n: &NodeId| {
-            let types = &self.cx.graph.program.node(*n).types;
-            !types.iter().all(|t| self.symbols.knows(t))
-        };
-        if group.nodes.iter().any(unknown) {
+        if group.symbols.iter().any(|s| self.symbols.symbols().get(s).is_none()) {
             // The reference interpreter finds shapes that depend on data.
             return group.nodes.iter().try_for_each(|n| self.fall_back(*n));
         }
@@ -393,7 +391,8 @@ impl<'a> Resolver<'a> {
         let wanted: Vec<Value> = group.arguments.iter().copied().filter(inside).collect();
         self.pointwise(&group.prologue, &wanted)?;
         let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
-        if group.conditional {
+        let holds = |c: &Comparison| c.holds(|e| self.symbols.eval(e)) == Some(true);
+        if group.conditions.more || !group.conditions.comparisons.iter().all(holds) {
             self.check_constraints(anchor)?;
         }
         let op = self.cx.library.node_name(&self.cx.graph.program, anchor);

@@ -281,7 +281,7 @@ pub fn with_scratch<T: Pod, const N: usize, R>(
     let mut held: [Buffer; N] =
         SCRATCH.with_borrow_mut(|s| std::array::from_fn(|_| s.pop().unwrap_or_default()));
     for (buffer, len) in held.iter_mut().zip(lens) {
-        buffer.resize(len * size_of::<T>());
+        buffer.grow(len * size_of::<T>());
     }
     let out = f(held.each_mut().map(|b| bytemuck::cast_slice_mut(b.bytes_mut())));
     SCRATCH.with_borrow_mut(|s| s.extend(held.into_iter().rev()));

@@ -5,7 +5,7 @@ use crate::pointwise::{ElementSource, strided_copy};
 use bytes::Bytes;
 use mlc_backends::BackendError;
 use mlc_backends::reference::{Array as Interpreted, Reference};
-use mlc_backends::symbols::SymbolBindings;
+use mlc_backends::symbols::BoundExtents;
 use mlc_dsl::expr::{ExprKind, Meaning};
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor};
 use mlc_dsl::library::{CallId, CallKind, Library};
@@ -28,7 +28,7 @@ impl ReferenceFallback {
         elements: u64,
         from: &Program,
         id: NodeId,
-        symbols: &SymbolBindings,
+        symbols: &BoundExtents,
         library: &Arc<Library>,
     ) -> Result<ReferenceFallback, BackendError> {
         let NodeKind::Apply(call, attrs) = &from.node(id).kind else {

@@ -21,7 +21,7 @@ use kernel::{Context, TensorView};
 use mlc_backends::state::{State, Step};
 use mlc_backends::symbols::SymbolBindings;
 use mlc_backends::{Allocated, BackendError, Executable};
-use mlc_dsl::ir::{NodeId, Tensor, Value};
+use mlc_dsl::ir::{NodeId, SharedExtents, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, MemoryAt, Plan, PlannedBuffer, Room};
 use results::{ResultMemory, RunIo, leaf_tensor};
@@ -140,8 +140,10 @@ impl CompiledPlan {
     ) -> Result<CompiledPlan, BackendError> {
         let graph = graph::read(plan, &library)?;
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
+        let mut plan = plan.clone();
+        SharedExtents::default().share(&mut plan.program);
         let compiled = CompiledPlan {
-            plan: plan.clone(),
+            plan,
             weights: WeightCache::new(&graph.program.consts),
             constants: resolve::constants(&graph.program),
             graph,

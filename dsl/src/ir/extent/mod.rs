@@ -9,8 +9,10 @@ mod arithmetic;
 mod bounds;
 mod display;
 mod linear;
+mod values;
 
 pub use linear::Linear;
+pub use values::{ExtentValues, SharedExtents};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
