@@ -4,6 +4,7 @@
 
 pub mod architecture;
 pub mod check;
+mod deferred;
 mod derived;
 pub mod diagnostics;
 pub mod eval;

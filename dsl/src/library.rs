@@ -3,6 +3,7 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 use crate::architecture::{Architecture, StoredType};
+pub use crate::deferred::Deferred;
 use crate::derived::Derived;
 use crate::diagnostics::span::{Ident, SourceSpan, Span};
 pub use crate::expr::Name;
@@ -473,11 +474,11 @@ pub struct Library {
     /// Operators.
     pub calls: Vec<Callable>,
     /// Laws, those of `def`s included.
-    pub laws: Vec<Law>,
+    pub laws: Deferred<Law>,
     /// Fused compositions.
-    pub fuses: Vec<FuseItem>,
+    pub fuses: Deferred<FuseItem>,
     /// ONNX operators.
-    pub onnx: Vec<OnnxItem>,
+    pub onnx: Deferred<OnnxItem>,
     /// Targets.
     pub targets: Vec<TargetItem>,
     /// How files of weights are read as models.

@@ -294,9 +294,12 @@ impl Session {
 }
 
 impl Planned {
-    /// After the first run, gives back the pages of files that only reading, optimising and packing have touched.
+    /// After the first run, gives back the pages of files that only reading, optimising and packing have touched, and what optimising has freed.
     fn settle(&self) {
-        self.settled.call_once(mlc_files::give_back_pages);
+        self.settled.call_once(|| {
+            mlc_files::give_back_pages();
+            mlc_backends::memory::give_back_freed();
+        });
     }
 
     /// Refuses extents that take more memory than there is. What is there for larger extents is there for these, so that a length that grows

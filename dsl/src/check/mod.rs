@@ -301,7 +301,8 @@ impl LibraryBuilder {
     /// The laws that a definition is, and what a composition offers to kernels.
     fn definition(&mut self, source: u32, item: &Item, id: CallId) {
         let ItemKind::Fuse(f) = &item.kind else {
-            self.library.laws.extend(laws::of_definition(&self.library, id, &[]));
+            let laws = laws::of_definition(&self.library, id, &[]);
+            self.library.laws.extend(laws);
             return;
         };
         // What follows `pointwise` is open: only a composition under it is a law.
@@ -315,7 +316,8 @@ impl LibraryBuilder {
             let (scope, mut diags) = (Scope::of(&c.inputs, &c.attrs), vec![]);
             let hints: Vec<_> = f.hints.iter().filter_map(|h| scope.told(h, &mut diags)).collect();
             self.report(source, diags);
-            self.library.laws.extend(laws::of_definition(&self.library, id, &hints));
+            let laws = laws::of_definition(&self.library, id, &hints);
+            self.library.laws.extend(laws);
         }
         self.library.fuses.push(FuseItem {
             name: name(&item.name.text),

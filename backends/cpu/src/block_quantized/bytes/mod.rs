@@ -4,6 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
@@ -119,29 +121,46 @@ pub fn strip(s: &ByteStrip<'_>, out: &mut [f32]) {
             }
         };
     }
-    let _ = (level(), VectorLevel::Base);
-    portable(s, out)
+    #[cfg(target_arch = "aarch64")]
+    return neon::strip(s, out);
+    #[cfg(not(target_arch = "aarch64"))]
+    {
+        let _ = (level(), VectorLevel::Base);
+        portable(s, out)
+    }
 }
 
 simd! {
+    #[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "tests hold the other path against it"))]
     fn portable(s: &ByteStrip<'_>, out: &mut [f32]) {
-        let (form, rows) = (s.form, s.rows);
-        let groups = s.factors.scales.len() / rows;
-        for (r, out) in out.as_chunks_mut::<LANES>().0.iter_mut().take(rows).enumerate() {
-            let line = &s.factors.lines[r * groups * form.group..][..groups * form.group];
-            let mut sums = [0.0; LANES];
-            for (g, at) in s.panel.chunks_exact(form.words()).take(groups).enumerate() {
-                let x = &line[g * form.group..][..form.group];
-                let group = match form.wide {
-                    true => wide_group(&at[form.head()..], x),
-                    false => narrow_group(&at[form.head()..], x),
-                };
-                let (by, total) = (s.factors.scales[r * groups + g], s.factors.totals[r * groups + g]);
-                let group = group.map(|n| n as f32 * by);
-                add(form.offset, &mut sums, &group, &scales(form, at), &offsets(form, at), total);
-            }
-            *out = sums;
+        sums_of(s, out, wide_group, narrow_group);
+    }
+}
+
+/// The products, by what sums those of a group's words with bytes.
+#[inline(always)]
+fn sums_of(
+    s: &ByteStrip<'_>,
+    out: &mut [f32],
+    wide: impl Fn(&[u32], &[i8]) -> [i32; LANES],
+    narrow: impl Fn(&[u32], &[i8]) -> [i32; LANES],
+) {
+    let (form, rows) = (s.form, s.rows);
+    let groups = s.factors.scales.len() / rows;
+    for (r, out) in out.as_chunks_mut::<LANES>().0.iter_mut().take(rows).enumerate() {
+        let line = &s.factors.lines[r * groups * form.group..][..groups * form.group];
+        let mut sums = [0.0; LANES];
+        for (g, at) in s.panel.chunks_exact(form.words()).take(groups).enumerate() {
+            let x = &line[g * form.group..][..form.group];
+            let group = match form.wide {
+                true => wide(&at[form.head()..], x),
+                false => narrow(&at[form.head()..], x),
+            };
+            let (by, total) = (s.factors.scales[r * groups + g], s.factors.totals[r * groups + g]);
+            let group = group.map(|n| n as f32 * by);
+            add(form.offset, &mut sums, &group, &scales(form, at), &offsets(form, at), total);
         }
+        *out = sums;
     }
 }
 
@@ -247,6 +266,11 @@ mod tests {
                     // SAFETY: the instructions are there, and the slices are as long as three groups are.
                     unsafe { avx2::strip(&s, 3, &mut got) };
                     assert_eq!(got, wanted, "{form:?}, {rows} rows in AVX2");
+                }
+                #[cfg(target_arch = "aarch64")]
+                {
+                    neon::widened(&s, &mut got);
+                    assert_eq!(got, wanted, "{form:?}, {rows} rows without dot products");
                 }
                 if rows == 1 {
                     one = got;
