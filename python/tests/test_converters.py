@@ -42,8 +42,8 @@ def test_jax() -> None:
 
 
 def test_keras() -> None:
-    missing("keras")
     os.environ.setdefault("KERAS_BACKEND", "jax")
+    missing("keras")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import keras
