@@ -81,6 +81,12 @@ impl SymbolBindings {
         if e.as_const().is_some() {
             return;
         }
+        if let Some(symbol) = e.as_symbol() {
+            if self.get(symbol).is_none() && value >= 0 {
+                self.set(symbol, value);
+            }
+            return;
+        }
         let rest = e.substitute(&|s| self.get(s).map(Extent::from));
         let symbols = rest.symbols();
         let [symbol] = symbols.as_slice() else { return };

@@ -73,6 +73,19 @@ def test_data_may_decide_a_model(proto: onnx.ModelProto) -> None:
         assert session(x=x)["where"].tolist() == [[1], [at]]
 
 
+def test_a_flag_that_is_written_again_decides_again() -> None:
+    helper = onnx.helper
+    bodies = {name: helper.make_graph([helper.make_node(op, ["x", "x"], [name])], name, [], [helper.make_empty_tensor_value_info(name)]) for name, op in (("sum", "Add"), ("product", "Mul"))}
+    node = helper.make_node("If", ["flag"], ["y"], then_branch=bodies["sum"], else_branch=bodies["product"])
+    inputs = [helper.make_tensor_value_info("flag", onnx.TensorProto.BOOL, [1]), helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n"])]
+    graph = helper.make_graph([node], "decided", inputs, [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n"])])
+    session = mlc.Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
+    flag, x = np.array([True]), np.array([3, 5], np.float32)
+    for n, then in enumerate([True, False, False, True, False]):
+        flag[0], x[1] = then, n
+        assert session(flag=flag, x=x)["y"].tolist() == ([6, 2 * n] if then else [9, n * n])
+
+
 def test_threads_share_a_session(squeezenet: object) -> None:
     session = mlc.Session(squeezenet, threads=1)
     images = np.random.default_rng(0).random((8, 1, 3, 224, 224), dtype=np.float32)

@@ -182,7 +182,7 @@ impl Session {
         &self.outputs
     }
 
-    /// True if the data of each run decide what the model is: then what a run decided is kept, by the data that decided it.
+    /// True if the data of each run decide what the model is: then what a run decided is kept, by the values that decided it.
     pub fn is_decided_by_data(&self) -> bool {
         matches!(self.runs, Runs::DataDependent(_))
     }
@@ -360,14 +360,15 @@ pub fn in_order(
     program: &Program,
     mut given: HashMap<String, Tensor>,
 ) -> Result<Vec<Tensor>, Error> {
-    let unknown = given.keys().filter(|name| program.inputs.iter().all(|(n, _)| n != *name)).min();
-    if let Some(name) = unknown {
+    let found: Vec<_> = program.inputs.iter().map(|(name, _)| given.remove(name)).collect();
+    if let Some(name) = given.keys().min() {
         return Err(unknown_input(name, &model::input_names(program)));
     }
-    let find = |(name, ty): &(String, Type)| {
-        given.remove(name).map(|t| t.with_codes_read(ty.dtype)).ok_or_else(|| missing(name, ty))
+    let read = |((name, ty), t): (&(String, Type), Option<Tensor>)| match t {
+        Some(t) => Ok(t.with_codes_read(ty.dtype)),
+        None => Err(missing(name, ty)),
     };
-    program.inputs.iter().map(find).collect()
+    program.inputs.iter().zip(found).map(read).collect()
 }
 
 /// The error of an input that a run is not given.

@@ -7,7 +7,7 @@ pub mod schedule;
 use crate::cost::Work;
 use crate::cost::work::Works;
 use mlc_dsl::diagnostics::message_text::bytes as human;
-use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
 use mlc_dsl::plan::Plan;
 use std::borrow::Cow;
@@ -364,10 +364,9 @@ pub fn symbols_of_shapes<'a>(
     let mut out = Symbols::new();
     for ((_, ty), shape) in program.inputs.iter().zip(shapes) {
         for (e, &n) in ty.shape.iter().zip(shape) {
-            for s in e.symbols() {
-                if *e == Extent::sym(&s) {
-                    out.insert(s.to_string(), n as i64);
-                }
+            // Most inputs have the same few symbols.
+            if let Some(s) = e.as_symbol().filter(|s| out.get(&***s) != Some(&(n as i64))) {
+                out.insert(s.to_string(), n as i64);
             }
         }
     }

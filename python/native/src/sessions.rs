@@ -78,8 +78,6 @@ pub fn inputs(
     feed: &Bound<'_, PyDict>,
     taking: Taking,
 ) -> PyResult<Vec<(String, AnyArray)>> {
-    // What data decide is remembered by these data.
-    let taking = if session.is_decided_by_data() { Taking::Copied } else { taking };
     let mut out = Vec::with_capacity(feed.len());
     for (name, array) in feed.iter() {
         let name: String = name.extract()?;

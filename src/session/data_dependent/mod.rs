@@ -325,13 +325,13 @@ impl Context {
                 }
                 Step::Asks { questions, session } => {
                     let computed = session.as_ref().map(|s| run_with(s, &inputs)).transpose()?;
-                    let computed = tensors(computed.unwrap_or_default());
+                    let computed = owned(computed.unwrap_or_default());
                     is_volatile |= questions.data_dependent && are_many(&computed);
                     answers.add(questions, computed);
                 }
                 Step::Cut { before, passed, questions, controls, rest } => {
                     let mut computed = run_with(before, &inputs)?;
-                    let answered = tensors(computed.split_off(*passed));
+                    let answered = owned(computed.split_off(*passed));
                     is_volatile |= questions.data_dependent && are_many(&answered);
                     answers.add(questions, answered);
                     seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
@@ -512,8 +512,13 @@ fn run_with(
     session.run_tensors(given.map(|(name, t)| (name.clone(), t.clone())).collect())
 }
 
-fn tensors(named: Vec<(String, Tensor)>) -> Vec<Tensor> {
-    named.into_iter().map(|(_, t)| t).collect()
+/// Answers, which are kept longer than the inputs of a run: in memory of their own.
+fn owned(named: Vec<(String, Tensor)>) -> Vec<Tensor> {
+    let own = |t: Tensor| {
+        let bytes = bytes::Bytes::copy_from_slice(t.bytes());
+        Tensor::new(t.dtype(), t.shape().to_vec(), bytes).unwrap_or(t)
+    };
+    named.into_iter().map(|(_, t)| own(t)).collect()
 }
 
 mod control_runs;

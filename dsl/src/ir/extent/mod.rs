@@ -108,6 +108,25 @@ impl Extent {
         }
     }
 
+    /// The symbol, if it is one alone.
+    pub fn as_symbol(&self) -> Option<&Arc<str>> {
+        match self.as_poly() {
+            [(monomial, 1)] => match monomial.as_slice() {
+                [(Atom::Sym(s), 1)] => Some(s),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The terms of a polynomial that is no number.
+    fn as_poly(&self) -> &[(Monomial, i64)] {
+        match &self.0 {
+            Repr::Poly(terms, _) => terms,
+            Repr::Known(_) | Repr::TooLarge => &[],
+        }
+    }
+
     /// True if the extent is the known number `v`.
     pub fn is(&self, v: i64) -> bool {
         self.as_const() == Some(v)
