@@ -2,6 +2,7 @@
 //!
 //! As [`stages`](crate::generate::stages) does for known extents. Which schedule a value has depends on no extent of a run.
 
+use super::attention::OpenAttention;
 use super::emitter::{ElementAt, OpenEmitter};
 use super::form::{Form, Variable};
 use super::product::Contraction;
@@ -24,6 +25,8 @@ pub enum OpenSchedule {
     Rows(Vec<usize>),
     /// A tile of this product for each block, with what follows element by element.
     Product(Value),
+    /// Tiles of this product, whose left factor is the softmax of another one, in one pass over the keys.
+    Attention(Value),
 }
 
 /// A launch: what it stores, and how.
@@ -86,14 +89,24 @@ impl<'k> Planner<'k> {
         if let [(h, at), rest @ ..] = found.as_slice()
             && rest.iter().all(|r| *r == found[0])
             && *at == index
-            && let Some(c) = self.contraction(*h)
         {
-            if c.is_convolution {
-                return Err("a convolution's tiles are cut for its extents".into());
+            // Which unit multiplies changes nothing of what an attention is.
+            if let Some(attention) = OpenAttention::recognise(&mut self.at(*h).0, *h, false) {
+                if let Some(why) = attention.refusal() {
+                    return Err(why.into());
+                }
+                attention.needed.into_iter().try_for_each(|needed| self.store(needed))?;
+                self.push(v, OpenSchedule::Attention(*h));
+                return Ok(());
             }
-            self.factors(*h)?;
-            self.push(v, OpenSchedule::Product(*h));
-            return Ok(());
+            if let Some(c) = self.contraction(*h) {
+                if c.is_convolution {
+                    return Err("a convolution's tiles are cut for its extents".into());
+                }
+                self.factors(*h)?;
+                self.push(v, OpenSchedule::Product(*h));
+                return Ok(());
+            }
         }
         if let Some(rows) = self.rows(&e, &own, &found) {
             self.push(v, OpenSchedule::Rows(rows));
