@@ -32,12 +32,7 @@ pub fn declare(e: &mut impl AttentionWriter) {
 }
 
 /// Stores what a thread has of a part: sums of a row side by side, and with the first ones what belongs to the row.
-pub fn store(
-    e: &mut impl AttentionWriter,
-    width: i64,
-    sum: NameOf<'_>,
-    [total, most]: [&str; 2],
-) {
+pub fn store(e: &mut impl AttentionWriter, width: i64, sum: NameOf<'_>, [total, most]: [&str; 2]) {
     let c = e.tiling();
     let tops = c.rows * c.columns;
     e.line(format!("Pack<float, {width}> some;"));
@@ -91,12 +86,7 @@ pub fn combine(e: &mut impl AttentionWriter) {
 }
 
 /// Opens the loop over the parts, of which the reads of some are on their way together.
-fn open_parts(
-    e: &mut impl AttentionWriter,
-    [parts, kind]: [&str; 2],
-    floats: i64,
-    at_once: i64,
-) {
+fn open_parts(e: &mut impl AttentionWriter, [parts, kind]: [&str; 2], floats: i64, at_once: i64) {
     e.line(format!("#pragma unroll {at_once}"));
     e.open(&format!("for (int i = 0; i < {parts}; ++i)"));
     e.line(format!("{kind} own = all_parts + i * {floats};"));

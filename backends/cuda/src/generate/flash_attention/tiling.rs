@@ -52,7 +52,11 @@ pub enum MultiplyUnit {
 
 impl MultiplyUnit {
     /// The unit for these factors of values' codes in a program.
-    pub fn for_factors(program: &Program, factors: [(Value, &Real); 3], tf32: bool) -> MultiplyUnit {
+    pub fn for_factors(
+        program: &Program,
+        factors: [(Value, &Real); 3],
+        tf32: bool,
+    ) -> MultiplyUnit {
         let type_of = |(of, r): (Value, &Real)| match r {
             Real::Read(read) => match read.otherwise {
                 None | Some(Real::Const(0.0)) => {
@@ -66,9 +70,7 @@ impl MultiplyUnit {
             [Some(d @ (DType::F16 | DType::BF16)), b, c] if b == Some(d) && c == b => {
                 MultiplyUnit::Half(d)
             }
-            [Some(DType::F32), Some(DType::F32), Some(DType::F32)] if tf32 => {
-                MultiplyUnit::Tf32
-            }
+            [Some(DType::F32), Some(DType::F32), Some(DType::F32)] if tf32 => MultiplyUnit::Tf32,
             _ => MultiplyUnit::Real,
         }
     }

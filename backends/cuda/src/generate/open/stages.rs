@@ -152,7 +152,9 @@ impl<'k> Planner<'k> {
         while let Some((r, at)) = open.pop() {
             let next = e.analyse_body(r, &at);
             if next.iter().any(|(n, _)| self.contraction(*n).is_some()) {
-                return Err("attention in one pass over the keys is cut for its extents".into());
+                return Err(
+                    "what lies between two products, and takes rows, is cut for its extents".into(),
+                );
             }
             let next: Vec<ElementAt> = next.into_iter().filter(|n| !seen.contains(n)).collect();
             seen.extend(next.iter().cloned());

@@ -30,7 +30,14 @@ pub fn column(own: i64, double: bool, by_step: bool, i: &str) -> String {
 }
 
 /// Reads a thread's elements of some steps from `k` on into registers, at once what lies side by side.
-fn fetch(e: &mut impl StatementWriter, f: &TileLayout, to: &str, own: i64, thread: &str, steps: i64) {
+fn fetch(
+    e: &mut impl StatementWriter,
+    f: &TileLayout,
+    to: &str,
+    own: i64,
+    thread: &str,
+    steps: i64,
+) {
     let (real, double) = (f.element.name(), f.element == TileElement::Real(true));
     if !f.by_step {
         e.line("#pragma unroll");

@@ -176,7 +176,9 @@ impl AttentionWriter for OpenBlock<'_, '_> {
     }
 
     fn hidden(&self) -> Option<f64> {
-        self.attention.masks.as_ref().map(|masks| masks.largest)
+        // A single tile is not looked for.
+        let has_tiles = self.tiling.sizes.keys > self.tiling.keys;
+        self.attention.masks.as_ref().filter(|_| has_tiles).map(|masks| masks.largest)
     }
 
     fn declare_counts(&mut self, own: &str, threads: u32) {

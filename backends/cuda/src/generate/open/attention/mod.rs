@@ -9,7 +9,7 @@ mod tiles;
 
 use super::emitter::{ElementAt, OpenEmitter};
 use super::form::{Form, Variable};
-use super::product::{Axes, Contraction, size};
+use super::product::{Axes, Contraction, InMemory, size};
 use super::program::OpenProgram;
 use crate::generate::emit::NodeScope;
 use crate::generate::flash_attention::tiling::{AttentionExtents, AttentionTiling, MultiplyUnit};
@@ -41,6 +41,17 @@ impl OpenFactor {
         })
     }
 
+    /// Where it is in memory, if it is there as it is and never read outside.
+    fn in_memory(&self, e: &OpenEmitter<'_>) -> Option<InMemory> {
+        let Real::Read(read) = &self.factor else { return None };
+        let mut probe = e.clone();
+        let found =
+            probe.part_of_code(self.product.0, &self.product.1, &self.reduced, |e, scope| {
+                e.memory_of(scope, read)
+            });
+        found.map(|(value, offset)| InMemory { value, offset })
+    }
+
     /// The variables that its reads depend on.
     fn touched(&self, kernel: &OpenProgram) -> BTreeSet<Variable> {
         let axes = kernel.code(self.product.0).map_or(&[][..], |c| &c.axes);
@@ -54,6 +65,8 @@ impl OpenFactor {
 pub struct OpenAttention {
     product: Value,
     pub index: Vec<Form>,
+    /// The axes of the result that belong to the batch, counted from the left.
+    of_batch: Vec<usize>,
     batch: Axes,
     rows: Axes,
     columns: Axes,
@@ -72,13 +85,16 @@ pub struct OpenAttention {
     pub needed: Vec<Value>,
 }
 
+/// An axis as two: its number, and the extent of the inner one.
+type Split = (usize, i64);
+
 /// Follows an element through views and copies.
 struct Follower<'e, 'k> {
     e: &'e mut OpenEmitter<'k>,
 }
 
 impl Follower<'_, '_> {
-    /// The element that a float in the code of a value is, if it is one whose index has a variable, or 0, for each axis.
+    /// The element that a float in the code of a value is, if it is one whose index is linear.
     fn read(&mut self, at: &ElementAt, reduced: &[(Slot, Form)], r: &Real) -> Option<ElementAt> {
         let Real::Read(read) = r else { return None };
         if read.otherwise.is_some() {
@@ -88,10 +104,7 @@ impl Follower<'_, '_> {
         self.e.part_of_code(at.0, &at.1, reduced, |e, scope| {
             let source = e.source(scope, read.input);
             let index = read.index.iter().zip(kernel.shape(source)).map(|(i, n)| {
-                let zero = Form::number(Extent::from(0));
-                let form = if n.is(1) { zero } else { e.linear(i)? };
-                let is_zero = form.as_number().is_some_and(|n| n.is(0));
-                (is_zero || form.as_variable().is_some()).then_some(form)
+                if n.is(1) { Some(Form::number(Extent::from(0))) } else { e.linear(i) }
             });
             Some((source, index.collect::<Option<_>>()?))
         })
@@ -180,8 +193,41 @@ fn scores_behind(
 }
 
 impl OpenAttention {
-    /// A product as an attention, for an emitter that knows what is stored.
+    /// A product as an attention, for an emitter that knows what is stored. Where heads share keys, their axis is two: so all indices are
+    /// linear.
     pub fn recognise(e: &mut OpenEmitter<'_>, product: Value, tf32: bool) -> Option<OpenAttention> {
+        let plain = OpenAttention::recognise_split(e, product, tf32, None)?;
+        if plain.is_in_memory(e) {
+            return Some(plain);
+        }
+        let shape = e.kernel.shape(product).iter().enumerate();
+        let of_batch = shape.filter(|(axis, _)| plain.of_batch.contains(axis));
+        let known = of_batch.filter_map(|(axis, n)| Some((axis, n.as_const()?)));
+        let known: Vec<(usize, i64)> = known.collect();
+        let splits = known.into_iter().flat_map(|(axis, n)| {
+            (2..n).filter(move |inner| n % inner == 0).map(move |inner| (axis, inner))
+        });
+        for split in splits {
+            let other = OpenAttention::recognise_split(e, product, tf32, Some(split));
+            if let Some(other) = other.filter(|p| p.is_in_memory(e)) {
+                return Some(other);
+            }
+        }
+        Some(plain)
+    }
+
+    /// Whether K and V are in memory as they are.
+    fn is_in_memory(&self, e: &OpenEmitter<'_>) -> bool {
+        self.key.in_memory(e).is_some() && self.value.in_memory(e).is_some()
+    }
+
+    /// The same with an axis as two.
+    fn recognise_split(
+        e: &mut OpenEmitter<'_>,
+        product: Value,
+        tf32: bool,
+        split: Option<Split>,
+    ) -> Option<OpenAttention> {
         let kernel = e.kernel;
         let c = Contraction::recognise_any_size(kernel, product)?;
         if kernel.dtype(product) == DType::F64 {
@@ -192,21 +238,27 @@ impl OpenAttention {
         else {
             return None;
         };
-        let own: Axes = kernel.shape(product).iter().map(|n| (e.variable(n).0, n.clone())).collect();
-        let index: Vec<Form> = own.iter().map(|a| Form::variable(a.0)).collect();
-        let axes = |list: &[usize]| list.iter().map(|&a| own[a].clone()).collect::<Axes>();
+        let (mut index, mut own): (Vec<Form>, Vec<Axes>) = (vec![], vec![]);
+        for (axis, n) in kernel.shape(product).iter().enumerate() {
+            let inner = split.filter(|s| s.0 == axis).map(|s| Extent::from(s.1));
+            let parts = inner.map_or(vec![n.clone()], |by| vec![n.floor_div(&by), by]);
+            let parts: Axes = parts.into_iter().map(|n| (e.variable(&n).0, n)).collect();
+            let first = Form::variable(parts[0].0);
+            index.push(match parts.get(1) {
+                Some((v, n)) => first.times(n)?.plus(&Form::variable(*v), &Extent::from(1))?,
+                None => first,
+            });
+            own.push(parts);
+        }
+        let axes = |list: &[usize]| list.iter().flat_map(|&a| own[a].clone()).collect::<Axes>();
         let (batch, rows, columns) = (axes(&c.batch), axes(&c.rows), axes(&c.columns));
         let keys = extent_of(kernel, product, *slot)?;
         let along = (e.variable(&keys).0, keys);
         let at = (product, index.clone());
         let (scores, inner) = scores_behind(e, &at, (*slot, &along), left)?;
         // Index variables beyond these are known only where they were found.
-        let is_own = |v: Variable| v == along.0 || own.iter().any(|a| a.0 == v);
-        let is_simple = |f: &Form| match f.as_number() {
-            Some(n) => n.is(0),
-            None => f.as_variable().is_some_and(is_own),
-        };
-        if !inner.1.iter().all(is_simple) {
+        let is_own = |v: Variable| v == along.0 || own.iter().flatten().any(|a| a.0 == v);
+        if !inner.1.iter().flat_map(|f| &f.terms).all(|t| is_own(t.0)) {
             return None;
         }
         Contraction::recognise_any_size(kernel, inner.0)?;
@@ -249,6 +301,7 @@ impl OpenAttention {
         Some(OpenAttention {
             product,
             index,
+            of_batch: c.batch,
             batch,
             rows,
             columns,

@@ -6,7 +6,6 @@ use crate::generate::flash_attention::block::Tile;
 use crate::generate::flash_attention::tiling::{AttentionTiling, MultiplyUnit};
 use crate::generate::open::emitter::OpenEmitter;
 use crate::generate::open::product::{Axes, InMemory, is_aligned, size};
-use mlc_backends::reference::code::Real;
 use mlc_dsl::ir::DType;
 
 /// Accesses of a thread that are on their way at once.
@@ -74,14 +73,7 @@ impl OpenTile<'_> {
 
     /// Where the factor is in memory, if it is there as the tile has it and never read outside.
     fn in_memory(&self, e: &OpenEmitter<'_>) -> Option<InMemory> {
-        let Real::Read(read) = &self.factor.factor else { return None };
-        let (product, index) = &self.factor.product;
-        let mut probe = e.clone();
-        let found = probe.part_of_code(*product, index, &self.factor.reduced, |e, scope| {
-            e.memory_of(scope, read)
-        });
-        let found = found.map(|(value, offset)| InMemory { value, offset });
-        found.filter(|f| e.kernel.dtype(f.value) == self.dtype())
+        self.factor.in_memory(e).filter(|f| e.kernel.dtype(f.value) == self.dtype())
     }
 
     /// Elements of a line that lie side by side from an aligned address on, at most so many.

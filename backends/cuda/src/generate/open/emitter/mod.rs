@@ -469,7 +469,9 @@ impl ElementWriter for OpenEmitter<'_> {
         let form = self.of_slot(slot).cloned().expect("a variable of the code is bound");
         match form.as_number() {
             // A number may be more than an index is.
-            Some(n) if n.as_const().is_none() => format!("m{}", self.taken(TakenNumber::Extent(n.clone()))),
+            Some(n) if n.as_const().is_none() => {
+                format!("m{}", self.taken(TakenNumber::Extent(n.clone())))
+            }
             _ => self.form(&form),
         }
     }
