@@ -517,7 +517,11 @@ fn functions_that_take_extents_compile() {
     let all = open_extents::MOVEMENT.iter().chain(&open_extents::ROWS);
     let mut texts: Vec<String> = vec![];
     let attention = open_attention::ALL.into_iter().flatten().map(|case| &case.0);
-    let all = all.chain(&open_extents::PRODUCTS).chain(attention);
+    let all = all
+        .chain(&open_extents::DIRECT)
+        .chain(&open_extents::RUNNING)
+        .chain(&open_extents::PRODUCTS)
+        .chain(attention);
     for definition in all {
         let session = open_extents::Session::new(definition);
         for n in [7, 130] {

@@ -5,6 +5,7 @@ use super::emitter::{OpenEmitter, RowThreads, TakenNumber};
 use super::form::{Form, Variable};
 use super::product::{Contraction, OpenProduct};
 use super::program::{OpenProgram, product};
+use super::scan::OpenScan;
 use super::stages::{OpenSchedule, OpenStage};
 use super::{KernelForm, OpenExtents, stages};
 use crate::generate::emit::StatementWriter;
@@ -148,6 +149,18 @@ impl<'a> BoundKernel<'a> {
         let blocks = (self.number(&count)? as u64).div_ceil(of_block.into());
         let grid = GridSize { blocks, threads: THREADS };
         let words = if by_warp { "a row for each warp" } else { "a row for each block" };
+        Ok(Written { emitter: e, grid, words, parts: None })
+    }
+
+    /// A running reduction: a row for each block, or for each thread.
+    fn scan(&self, mut e: OpenEmitter<'a>, v: Value) -> Result<Written<'a>, BackendError> {
+        let scan = OpenScan::recognise(&mut e, v).expect("the stage is a running reduction");
+        let sharing = scan.sharing(self.number(scan.length())?);
+        scan.write(&mut e, sharing);
+        let rows = self.number(&scan.rows())? as u64;
+        let blocks = if sharing.is_some() { rows } else { rows.div_ceil(THREADS.into()) };
+        let grid = GridSize { blocks, threads: sharing.unwrap_or(THREADS) };
+        let words = "a running reduction in one pass";
         Ok(Written { emitter: e, grid, words, parts: None })
     }
 
@@ -323,6 +336,7 @@ impl Generator<'_> {
         let Written { emitter: e, grid, words, parts } = match &stage.schedule {
             OpenSchedule::Elements => bound.elements(e, v)?,
             OpenSchedule::Rows(rows) => bound.rows(e, v, rows)?,
+            OpenSchedule::Scan => bound.scan(e, v)?,
             OpenSchedule::Product(h) => bound.product(e, v, *h, self.target.tuning.tf32)?,
             OpenSchedule::Attention(h) => bound.attention(e, v, *h, self.target.tuning.tf32)?,
         };

@@ -9,6 +9,7 @@ mod form;
 mod launches;
 mod product;
 mod program;
+mod scan;
 mod stages;
 
 use mlc_backends::symbols::SymbolBindings;

@@ -17,6 +17,9 @@ use mlc_backends::reference::code::{Int, Real, Slot};
 use mlc_backends::reference::scalar::{Monoid, RealOp};
 use mlc_dsl::ir::{DType, Extent, Value};
 
+/// Taps of a convolution at most whose elements each thread computes by itself.
+const MOST_TAPS: i64 = 64;
+
 /// A sum of products of two factors.
 pub struct Contraction {
     /// Output axes by what depends on them: both factors, the first one, the second one.
@@ -61,6 +64,14 @@ impl Contraction {
     pub fn recognise_any_size(kernel: &OpenProgram, v: Value) -> Option<Contraction> {
         let (c, _) = Contraction::find(kernel, v)?;
         (!c.is_convolution).then_some(c)
+    }
+
+    /// Whether it is a convolution along one axis whose channels are apart: each of its elements has a few terms, which are side by side.
+    pub fn is_direct(&self, kernel: &OpenProgram, v: Value) -> bool {
+        let extents = extents(kernel, v, &self.over);
+        let taps: Vec<&Extent> = extents.iter().filter(|n| !n.is(1)).collect();
+        let are_few = taps.iter().all(|n| n.as_const().is_some_and(|n| n <= MOST_TAPS));
+        self.is_convolution && taps.len() <= 1 && are_few
     }
 
     /// A value as a sum of products, and whether it is worth tiles.

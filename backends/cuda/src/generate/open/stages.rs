@@ -7,6 +7,7 @@ use super::emitter::{ElementAt, OpenEmitter};
 use super::form::{Form, Variable};
 use super::product::Contraction;
 use super::program::{OpenProgram, product};
+use super::scan::{OpenScan, is_running};
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Read, Real, Slot};
@@ -25,6 +26,8 @@ pub enum OpenSchedule {
     Rows(Vec<usize>),
     /// A tile of this product for each block, with what follows element by element.
     Product(Value),
+    /// A running reduction: one pass over an axis for each row.
+    Scan,
     /// Tiles of this product, whose left factor is the softmax of another one, in one pass over the keys.
     Attention(Value),
 }
@@ -81,11 +84,17 @@ impl<'k> Planner<'k> {
             self.push(v, OpenSchedule::Elements);
             return Ok(());
         }
+        if is_running(self.kernel, v) {
+            return self.running(v);
+        }
+        let (e, _, index) = self.at(v);
+        for (h, _) in e.analyse(|e| drop(e.element(v, &index))) {
+            if is_running(self.kernel, h) {
+                self.store(h)?;
+            }
+        }
         let (e, own, index) = self.at(v);
         let found = e.analyse(|e| drop(e.element(v, &index)));
-        if found.iter().any(|(h, _)| self.is_running(*h)) {
-            return Err("a running reduction's rows are cut for their extents".into());
-        }
         if let [(h, at), rest @ ..] = found.as_slice()
             && rest.iter().all(|r| *r == found[0])
             && *at == index
@@ -100,11 +109,13 @@ impl<'k> Planner<'k> {
                 return Ok(());
             }
             if let Some(c) = self.contraction(*h) {
-                if c.is_convolution {
+                let is_direct = c.is_direct(self.kernel, *h);
+                if c.is_convolution && !is_direct {
                     return Err("a convolution's tiles are cut for its extents".into());
                 }
                 self.factors(*h)?;
-                self.push(v, OpenSchedule::Product(*h));
+                let tiles = OpenSchedule::Product(*h);
+                self.push(v, if is_direct { OpenSchedule::Elements } else { tiles });
                 return Ok(());
             }
         }
@@ -132,6 +143,17 @@ impl<'k> Planner<'k> {
         let found = e.analyse(|e| drop(e.element(v, &index)));
         let rows = self.rows(&e, &own, &found);
         self.push(v, rows.map_or(OpenSchedule::Elements, OpenSchedule::Rows));
+        Ok(())
+    }
+
+    /// Stores a running reduction, behind what its terms reduce.
+    fn running(&mut self, v: Value) -> Result<(), String> {
+        let (mut e, ..) = self.at(v);
+        let Some(scan) = OpenScan::recognise(&mut e, v) else {
+            return Err("what a running reduction combines is cut for its extents".into());
+        };
+        scan.needed(&e).into_iter().try_for_each(|(h, _)| self.store(h))?;
+        self.push(v, OpenSchedule::Scan);
         Ok(())
     }
 
@@ -201,25 +223,6 @@ impl<'k> Planner<'k> {
         }
         let rows = rows.filter(|_| is_worth)?;
         Some(rows.iter().filter_map(|s| own.iter().position(|t| t == s)).collect())
-    }
-
-    /// Whether a value is a reduction of the terms up to its own place, which one pass over the axis computes.
-    fn is_running(&self, v: Value) -> bool {
-        let Some(code) = self.kernel.code(v) else { return false };
-        let over = self.kernel.reduction(v).unwrap_or_default();
-        let condition = match &code.body {
-            Body::Real(Real::Reduce(r)) => match &r.body {
-                Real::If(c, ..) => c,
-                _ => return false,
-            },
-            Body::Int(_, Int::Reduce(r)) => match &r.body {
-                Int::If(c, ..) => c,
-                _ => return false,
-            },
-            Body::Real(_) | Body::Int(..) => return false,
-        };
-        let reads = |all: &[Slot]| all.iter().any(|s| condition.reads(*s));
-        reads(&code.axes) && reads(&over)
     }
 
     /// Whether neighbours among the results read neighbours in memory, and the terms of one of them do not.
