@@ -110,7 +110,7 @@ impl Session {
             if matches!(&node.kind, NodeKind::Apply(call, _) if &*library.call(*call).name == operator)
             {
                 let value = Value { node: NodeId(i as u32), output: 0 };
-                program.outputs.push((format!("{operator}{i}").into(), value));
+                program.outputs.push((format!("{operator}{i}"), value));
             }
         }
         let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
