@@ -8,6 +8,7 @@ mod library_products;
 mod merged;
 mod models;
 mod nvrtc;
+mod open_attention;
 mod open_extents;
 mod random;
 mod shapes;

@@ -1,7 +1,7 @@
 //! Generated kernels compile with NVRTC, where there is one: the library that `MLC_NVRTC` names, one on the library path, that
 //! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
-use super::open_extents;
+use super::{open_attention, open_extents};
 use mlc_backends::BackendError;
 use mlc_cuda::nvrtc::Usage;
 use mlc_cuda::{DriverError, Launch, PRELUDE, Policy, Tuning, Warpgroups, launches_for, nvrtc};
@@ -516,10 +516,18 @@ fn functions_that_take_extents_compile() {
     }
     let all = open_extents::MOVEMENT.iter().chain(&open_extents::ROWS);
     let mut texts: Vec<String> = vec![];
-    for definition in all.chain(&open_extents::PRODUCTS) {
+    let attention = open_attention::ALL.into_iter().flatten().map(|case| &case.0);
+    let all = all
+        .chain(&open_extents::DIRECT)
+        .chain(&open_extents::RUNNING)
+        .chain(&open_extents::PRODUCTS)
+        .chain(attention);
+    for definition in all {
         let session = open_extents::Session::new(definition);
-        session.run(130, Style::Normal).unwrap_or_else(|e| panic!("{definition}: {e}"));
-        texts.extend(session.emulated.loaded().into_iter().map(|f| f.1));
+        for n in [7, 130] {
+            session.run(n, Style::Normal).unwrap_or_else(|e| panic!("{definition}: {e}"));
+            texts.extend(session.emulated.loaded().into_iter().map(|f| f.1));
+        }
     }
     let taken = texts.iter().filter(|t| t.contains("long long m0")).count();
     assert!(taken >= open_extents::PRODUCTS.len(), "{taken} of {}", texts.len());

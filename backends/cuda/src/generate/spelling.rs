@@ -306,6 +306,16 @@ pub enum ScalarKind {
 }
 
 impl ScalarKind {
+    /// A number of this kind that was combined, as one of a type.
+    pub fn stored(self, dtype: DType, name: &str) -> String {
+        match self {
+            ScalarKind::Int(Some(of)) => wrapped(dtype, &wrapped(of, name)),
+            ScalarKind::Int(None) => wrapped(dtype, name),
+            ScalarKind::Real(true) if dtype.size() < 8 => format!("(float){name}"),
+            ScalarKind::Real(_) => name.into(),
+        }
+    }
+
     /// The kind of elements of a type.
     pub fn of(dtype: DType) -> ScalarKind {
         if dtype.is_float() {

@@ -17,8 +17,8 @@ pub struct NodeScope {
     pub double: bool,
 }
 
-/// Writes the statements of a function, and what in an expression depends on how it names variables and finds elements.
-pub trait ElementWriter: Sized {
+/// Writes the statements of a function.
+pub trait StatementWriter: Sized {
     /// Adds a line.
     fn line(&mut self, text: impl AsRef<str>);
 
@@ -27,7 +27,10 @@ pub trait ElementWriter: Sized {
 
     /// Closes the last block.
     fn close(&mut self);
+}
 
+/// Writes statements, and what in an expression depends on how it names variables and finds elements.
+pub trait ElementWriter: StatementWriter {
     /// A new local variable.
     fn local(&mut self) -> String;
 
@@ -120,7 +123,7 @@ pub fn checked<W: ElementWriter>(
     })
 }
 
-impl ElementWriter for Emitter<'_> {
+impl StatementWriter for Emitter<'_> {
     fn line(&mut self, text: impl AsRef<str>) {
         Emitter::line(self, text);
     }
@@ -132,7 +135,9 @@ impl ElementWriter for Emitter<'_> {
     fn close(&mut self) {
         Emitter::close(self);
     }
+}
 
+impl ElementWriter for Emitter<'_> {
     fn local(&mut self) -> String {
         Emitter::local(self)
     }

@@ -14,7 +14,7 @@ use super::product::Term;
 use super::product::tile_config::Tiling;
 use super::scopes::Scopes;
 use super::spelling::{self as spell, ScalarKind};
-pub use expressions::{BoundsCheck, ElementWriter, NodeScope, checked};
+pub use expressions::{BoundsCheck, ElementWriter, NodeScope, StatementWriter, checked};
 use lanes::VectorLoop;
 pub use lanes::{Accesses, VectorSource, vector_width, widest};
 pub use memory::SharedWindow;

@@ -4,11 +4,10 @@
 //! vectors of its steps, then of the columns of V. Sums of a tile's products go to one lane per key, which computes the
 //! exponentials; lanes with columns get these from there. In the end sums of lanes, then of warps, are combined.
 
-use super::FlashAttention;
-use super::kernel::{OutputTarget, least};
-use super::tile_load::TileLoad;
-use super::tiling::{MultiplyUnit, REGISTERS};
-use crate::generate::emit::{Emitter, coordinates, vector_width};
+use super::block::{AttentionWriter, Tile, results};
+use super::kernel::least;
+use super::masked_tiles::{close_turns, leave_out_of_warp, open_turns_of_warps};
+use super::tiling::{AttentionTiling, MultiplyUnit, REGISTERS};
 use crate::generate::product::simt::open_unrolled;
 use mlc_dsl::ir::DType;
 
@@ -29,16 +28,11 @@ impl DecodeTiling {
 }
 
 /// Writes the block.
-pub fn write(
-    e: &mut Emitter<'_>,
-    p: &FlashAttention,
-    few: DecodeTiling,
-    target: &OutputTarget<'_>,
-) {
-    let c = &p.tiling;
-    let w = DecodeWriter::new(e, p, few);
-    e.registers = Some(if c.sizes.rows > 4 { 255 } else { REGISTERS as u32 });
-    let (rows, warps, kind) = (c.sizes.rows, c.threads / 32, e.index_type());
+pub fn write(e: &mut impl AttentionWriter, few: DecodeTiling) {
+    let c = e.tiling();
+    let w = DecodeWriter::new(e, few);
+    e.limit_registers(if c.rows > 4 { 255 } else { REGISTERS as u32 });
+    let (rows, warps, kind) = (c.rows, c.threads / 32, e.index_type());
     let of_warp = rows * (c.sizes.columns + 2);
     let shared = (rows * w.line).max(i64::from(warps) * of_warp);
     e.line(format!(
@@ -50,8 +44,7 @@ pub fn write(
         "int warp = threadIdx.x / 32, own = threadIdx.x % 32, group = own / {lanes}, within = own % {lanes};",
         lanes = few.lanes
     ));
-    let steps = w.line;
-    TileLoad { units: MultiplyUnit::Real, stride: steps, steps, ..p.query_tile(0, "0") }.write(e);
+    e.load_rows(w.line);
     e.line("__syncthreads();");
     e.line(format!("float sum[{rows}][{}] = {{}};", w.value_factor.of_lane()));
     e.line(format!("float most[{rows}], total[{rows}];"));
@@ -59,47 +52,45 @@ pub fn write(
     e.line(format!("most[r] = {};", least()));
     e.line("total[r] = 0;");
     e.close();
-    if let Some(skip) = &p.skip {
-        skip.open_turns_of_warps(e, p);
-    }
+    open_turns_of_warps(e);
     let first = format!("begin + warp * {}", c.keys);
     let turn = i64::from(warps) * c.keys;
     e.line("#pragma unroll 1");
     e.open(&format!("for ({kind} keys = {first}; keys < end; keys += {turn})"));
-    if let Some(skip) = &p.skip {
-        skip.leave_out_of_warp(e, p);
-    }
+    leave_out_of_warp(e);
     w.scores(e);
     w.exponentials(e);
     w.products(e);
     e.close();
-    if let Some(skip) = &p.skip {
-        skip.close_turns(e);
-    }
+    close_turns(e);
     w.together(e);
-    w.results(e, target);
+    w.results(e);
 }
 
 /// A factor, K or V, and how lanes load its lines.
-struct KeyStream<'a> {
-    load: TileLoad<'a>,
+struct KeyStream {
+    tile: Tile<'static>,
+    /// The expression of the first step, and how many there are.
+    from: &'static str,
+    depth: i64,
+    units: MultiplyUnit,
     /// Vector width of a lane, and its vectors.
     width: i64,
     packs: i64,
 }
 
-impl KeyStream<'_> {
-    fn new<'a>(e: &mut Emitter<'_>, load: TileLoad<'a>, few: DecodeTiling) -> KeyStream<'a> {
-        let own = (load.depth + few.lanes - 1) / few.lanes;
-        let most = load.units.gap().min((own as u64).next_power_of_two() as i64);
-        let mut width = vector_width(load.deep, most);
-        let accesses =
-            e.count_accesses(|e| e.lanes("deep", load.deep, width, |e| drop(load.value(e))));
-        if accesses.vectorized <= accesses.scalar {
-            width = 1;
-        }
+impl KeyStream {
+    fn new(e: &mut impl AttentionWriter, tile: Tile<'static>, few: DecodeTiling) -> KeyStream {
+        let c = e.tiling();
+        let (from, depth) = match tile {
+            Tile::Value => ("column", c.sizes.columns),
+            Tile::Query { from } | Tile::Key { from, .. } => (from, c.sizes.depth),
+        };
+        let own = (depth + few.lanes - 1) / few.lanes;
+        let most = c.units.gap().min((own as u64).next_power_of_two() as i64);
+        let width = e.width(tile, most);
         let of_all = few.lanes * width;
-        KeyStream { packs: (load.depth + of_all - 1) / of_all, load, width }
+        KeyStream { tile, from, depth, units: c.units, packs: (depth + of_all - 1) / of_all, width }
     }
 
     /// Elements of a line that a lane has.
@@ -109,15 +100,22 @@ impl KeyStream<'_> {
 
     /// The C++ type of a vector.
     fn pack(&self) -> String {
-        format!("Pack<{}, {}>", self.load.units.element(), self.width)
+        format!("Pack<{}, {}>", self.units.element(), self.width)
     }
 
     /// Writes the loop that reads the pack of this number of all of a lane's keys into `to`; what is outside is 0.
-    fn read(&self, e: &mut Emitter<'_>, few: DecodeTiling, tile: i64, to: &str, number: &str) {
-        let places = self.load.places;
-        if places % tile == 0 {
+    fn read(
+        &self,
+        e: &mut impl AttentionWriter,
+        few: DecodeTiling,
+        tile: i64,
+        to: &str,
+        number: &str,
+    ) {
+        if e.are_whole(tile) {
             return self.reads(e, few, to, number, false);
         }
+        let places = e.keys();
         // Reads without a condition of their own are on their way together.
         e.open(&format!("if (keys + {tile} <= {places})"));
         self.reads(e, few, to, number, false);
@@ -127,18 +125,25 @@ impl KeyStream<'_> {
         e.close();
     }
 
-    fn reads(&self, e: &mut Emitter<'_>, few: DecodeTiling, to: &str, number: &str, is_last: bool) {
-        let (load, kind) = (&self.load, e.index_type());
+    fn reads(
+        &self,
+        e: &mut impl AttentionWriter,
+        few: DecodeTiling,
+        to: &str,
+        number: &str,
+        is_last: bool,
+    ) {
+        let kind = e.index_type();
         open_unrolled(e, "u", few.at_once);
         e.line(format!("{kind} place = keys + group * {} + u;", few.at_once));
         let step = format!("({number} * {} + within) * {}", few.lanes, self.width);
-        e.line(format!("{kind} deep = {} + {step};", load.from));
+        e.line(format!("{kind} deep = {} + {step};", self.from));
         let mut inside = vec![];
         if is_last {
-            inside.push(format!("place < {}", load.places));
+            inside.push(format!("place < {}", e.keys()));
         }
-        if load.depth % (few.lanes * self.width) != 0 {
-            inside.push(format!("deep < {}", load.depth));
+        if self.depth % (few.lanes * self.width) != 0 {
+            inside.push(format!("deep < {}", self.depth));
         }
         if !inside.is_empty() {
             e.line("#pragma unroll");
@@ -149,37 +154,32 @@ impl KeyStream<'_> {
         }
         let check = inside.join(" && ");
         e.open(&if check.is_empty() { check } else { format!("if ({check})") });
-        coordinates(e, "place", load.along);
-        let lane = if self.width == 1 { "0" } else { "lane" };
-        e.lanes("deep", load.deep, self.width, |e| {
-            let value = load.value(e);
-            e.line(format!("{to}[u].at[{lane}] = {value};"));
-        });
+        e.read(self.tile, self.width, &format!("{to}[u]"));
         e.close();
         e.close();
     }
 }
 
-struct DecodeWriter<'a> {
-    p: &'a FlashAttention,
+struct DecodeWriter {
+    c: AttentionTiling,
     decode: DecodeTiling,
-    key: KeyStream<'a>,
-    value_factor: KeyStream<'a>,
+    key: KeyStream,
+    value_factor: KeyStream,
     /// Elements of a row's line in shared memory.
     line: i64,
 }
 
-impl DecodeWriter<'_> {
-    fn new<'a>(e: &mut Emitter<'_>, p: &'a FlashAttention, few: DecodeTiling) -> DecodeWriter<'a> {
-        let of_keys = KeyStream::new(e, p.key_tile(0, "0"), few);
-        let right = KeyStream::new(e, p.value_tile(0), few);
+impl DecodeWriter {
+    fn new(e: &mut impl AttentionWriter, few: DecodeTiling) -> DecodeWriter {
+        let of_keys = KeyStream::new(e, Tile::Key { first: "keys", from: "0" }, few);
+        let right = KeyStream::new(e, Tile::Value, few);
         let line = (few.lanes * of_keys.of_lane() + 3) / 4 * 4;
-        DecodeWriter { p, decode: few, key: of_keys, value_factor: right, line }
+        DecodeWriter { c: e.tiling(), decode: few, key: of_keys, value_factor: right, line }
     }
 
     /// The float that an element of a pack is.
     fn float(&self, element: &str) -> String {
-        match self.p.tiling.units {
+        match self.c.units {
             MultiplyUnit::Half(DType::BF16) => format!("bfloat16_bits_to_float({element})"),
             MultiplyUnit::Half(_) => format!("half_bits_to_float({element})"),
             MultiplyUnit::Tf32 | MultiplyUnit::Real => element.into(),
@@ -187,13 +187,13 @@ impl DecodeWriter<'_> {
     }
 
     /// Products of the rows and a tile of keys: `score[r]` is that of a row and the lane's key, or minus infinity.
-    fn scores(&self, e: &mut Emitter<'_>) {
-        let (few, side, rows) = (self.decode, &self.key, self.p.tiling.sizes.rows);
+    fn scores(&self, e: &mut impl AttentionWriter) {
+        let (few, side, rows) = (self.decode, &self.key, self.c.rows);
         let (count, at_once) = (few.at_once, side.width.min(if rows <= 4 { 4 } else { 2 }));
         e.line(format!("float part[{rows}][{count}] = {{}};"));
         open_unrolled(e, "j", side.packs);
         e.line(format!("{} values[{count}];", side.pack()));
-        side.read(e, few, self.p.tiling.keys, "values", "j");
+        side.read(e, few, self.c.keys, "values", "j");
         open_unrolled(e, "h", side.width / at_once);
         e.line(format!("Pack<float, {at_once}> row_part[{rows}];"));
         let step = format!("(j * {} + within) * {} + h * {at_once}", few.lanes, side.width);
@@ -210,7 +210,7 @@ impl DecodeWriter<'_> {
         (0..4).for_each(|_| e.close());
         // What is read beside the exponentials is on its way while they are computed.
         e.line(format!("{} beside[{count}];", self.value_factor.pack()));
-        self.value_factor.read(e, few, self.p.tiling.keys, "beside", "0");
+        self.value_factor.read(e, few, self.c.keys, "beside", "0");
         e.line(format!("float score[{rows}];"));
         open_unrolled(e, "r", rows);
         let mut half = count / 2;
@@ -232,13 +232,13 @@ impl DecodeWriter<'_> {
         let kind = e.index_type();
         let key = format!("keys + group * {count} + within % {count}");
         e.line(format!("{kind} down = row + r, across = {key};"));
-        self.p.scores(e, 1, &|_| "score[r]".into());
+        e.scores(1, &|_| "score[r]".into());
         e.close();
     }
 
     /// Updates the running maxima, puts exponentials of all of a lane's keys in `part`, and rescales the sums.
-    fn exponentials(&self, e: &mut Emitter<'_>) {
-        let (few, rows) = (self.decode, self.p.tiling.sizes.rows);
+    fn exponentials(&self, e: &mut impl AttentionWriter) {
+        let (few, rows) = (self.decode, self.c.rows);
         let exp = self.exp();
         open_unrolled(e, "r", rows);
         e.line("float top = score[r];");
@@ -262,30 +262,30 @@ impl DecodeWriter<'_> {
     }
 
     fn exp(&self) -> &'static str {
-        if let MultiplyUnit::Half(_) = self.p.tiling.units { "__expf" } else { "exp" }
+        if let MultiplyUnit::Half(_) = self.c.units { "__expf" } else { "exp" }
     }
 
     /// Accumulates the products of the exponentials and V.
-    fn products(&self, e: &mut Emitter<'_>) {
+    fn products(&self, e: &mut impl AttentionWriter) {
         let (side, count) = (&self.value_factor, self.decode.at_once);
         self.multiply(e, "beside", "0");
         if side.packs > 1 {
             open_unrolled(e, "j", side.packs - 1);
             e.line(format!("{} values[{count}];", side.pack()));
-            side.read(e, self.decode, self.p.tiling.keys, "values", "(j + 1)");
+            side.read(e, self.decode, self.c.keys, "values", "(j + 1)");
             self.multiply(e, "values", "(j + 1)");
             e.close();
         }
     }
 
-    fn multiply(&self, e: &mut Emitter<'_>, values: &str, number: &str) {
+    fn multiply(&self, e: &mut impl AttentionWriter, values: &str, number: &str) {
         let width = self.value_factor.width;
         open_unrolled(e, "u", self.decode.at_once);
         open_unrolled(e, "lane", width);
         let value = self.float(&format!("{values}[u].at[lane]"));
         e.line(format!("float value = {value};"));
         e.line("#pragma unroll");
-        let rows = self.p.tiling.sizes.rows;
+        let rows = self.c.rows;
         let add = format!("sum[r][{number} * {width} + lane] += part[r][u] * value;");
         e.line(format!("for (int r = 0; r < {rows}; ++r) {add}"));
         e.close();
@@ -293,9 +293,9 @@ impl DecodeWriter<'_> {
     }
 
     /// Adds what the lanes have, and leaves what each warp has in shared memory: sums, then largest elements and sums of exponentials.
-    fn together(&self, e: &mut Emitter<'_>) {
-        let (few, c, side) = (self.decode, &self.p.tiling, &self.value_factor);
-        let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
+    fn together(&self, e: &mut impl AttentionWriter) {
+        let (few, c, side) = (self.decode, &self.c, &self.value_factor);
+        let (rows, columns, warps) = (c.rows, c.sizes.columns, c.threads / 32);
         let behind = i64::from(warps) * rows * columns;
         e.line("__syncthreads();");
         open_unrolled(e, "r", rows);
@@ -332,9 +332,9 @@ impl DecodeWriter<'_> {
     }
 
     /// Combines the warps and stores the results, an element for each thread.
-    fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
-        let (c, kind, exp) = (&self.p.tiling, e.index_type(), self.exp());
-        let (rows, columns, warps) = (c.sizes.rows, c.sizes.columns, c.threads / 32);
+    fn results(&self, e: &mut impl AttentionWriter) {
+        let (c, kind, exp) = (&self.c, e.index_type(), self.exp());
+        let (rows, columns, warps) = (c.rows, c.sizes.columns, c.threads / 32);
         let behind = i64::from(warps) * rows * columns;
         let all = rows * columns;
         e.open(&format!("for (int at = threadIdx.x; at < {all}; at += {})", c.threads));
@@ -351,7 +351,7 @@ impl DecodeWriter<'_> {
         e.line(format!("sums += weight * tile[i * {all} + at];"));
         e.line(format!("weights += weight * {of_row} + 1];"));
         e.close();
-        self.p.results(e, target, 1, &|_| "sums".into(), ["weights", "top"]);
+        results(e, 1, &|_| "sums".into(), ["weights", "top"]);
         e.close();
     }
 }

@@ -1,9 +1,10 @@
 //! The FlashAttention kernel around its products: the position of a block, the loop over its keys, and the stores.
 
+use super::block::{self, AttentionWriter, NameOf, Tile};
 use super::tile_load::TileLoad;
-use super::tiling::MultiplyUnit;
-use super::{FlashAttention, decode, simt, split_kv, tensor_cores};
-use crate::generate::emit::{Emitter, coordinates, vector_width};
+use super::tiling::{AttentionTiling, MultiplyUnit};
+use super::{FlashAttention, split_kv};
+use crate::generate::emit::{Emitter, StatementWriter, coordinates, vector_width};
 use crate::generate::grid::GridSize;
 use crate::generate::kernel::KernelProgram;
 use crate::generate::product::size;
@@ -43,111 +44,126 @@ pub fn write(
     e.line(format!("{kind} part = {block} / {} % {};", across * down, c.parts));
     e.line(format!("{kind} batch = {block} / {};", across * down * c.parts));
     coordinates(e, "batch", &p.batch);
+    let mut block = KnownBlock { e, p: &p, target };
     if c.parts > 1 {
-        split_kv::declare(e, c);
+        split_kv::declare(&mut block);
     }
-    e.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
-    e.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
-    match (c.decode, c.units) {
-        (Some(few), _) => decode::write(e, &p, few, target),
-        (None, MultiplyUnit::Half(_) | MultiplyUnit::Tf32) => tensor_cores::write(e, &p, target),
-        (None, MultiplyUnit::Real) => simt::write(e, &p, target),
-    }
-    if c.parts > 1 {
-        split_kv::combine(e, &p, target);
-    }
+    block.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
+    block.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
+    block::write(&mut block);
     Some(GridSize { blocks: c.blocks(), threads: c.threads })
 }
 
-impl FlashAttention {
-    /// The tile of Q, from a step of the depth on.
-    pub fn query_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
-        TileLoad {
-            lines: self.tiling.rows,
-            along: &self.rows,
-            first: "row",
-            places: self.tiling.sizes.rows,
-            factor: &self.query,
-            ..self.key_tile(to, from)
-        }
+/// A block of known extents.
+struct KnownBlock<'a, 'k> {
+    e: &'a mut Emitter<'k>,
+    p: &'a FlashAttention,
+    target: &'a OutputTarget<'a>,
+}
+
+impl StatementWriter for KnownBlock<'_, '_> {
+    fn line(&mut self, text: impl AsRef<str>) {
+        self.e.line(text);
     }
 
-    /// The tile of K.
-    pub fn key_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> TileLoad<'a> {
-        let c = &self.tiling;
-        TileLoad {
-            to: to.to_string(),
-            lines: c.keys,
-            stride: c.chunk + c.units.gap(),
-            steps: c.chunk,
-            along: std::slice::from_ref(&self.along),
-            first: "keys",
-            places: c.sizes.keys,
-            deep: &self.deep,
-            from,
-            depth: c.sizes.depth,
-            product: self.inner.0,
-            factor: &self.key,
-            units: c.units,
-            threads: c.threads,
-        }
+    fn open(&mut self, head: &str) {
+        self.e.open(head);
     }
 
-    /// The tile of V: its lines are keys, too.
-    pub fn value_tile(&self, to: impl ToString) -> TileLoad<'_> {
-        let c = &self.tiling;
-        TileLoad {
-            stride: c.columns + c.units.gap(),
-            steps: c.columns,
-            deep: &self.columns,
-            from: "column",
-            depth: c.sizes.columns,
-            product: self.product,
-            factor: &self.value_factor,
-            ..self.key_tile(to, "0")
-        }
+    fn close(&mut self) {
+        self.e.close();
+    }
+}
+
+impl AttentionWriter for KnownBlock<'_, '_> {
+    fn tiling(&self) -> AttentionTiling {
+        self.p.tiling
     }
 
-    /// Advances `keys` to the next tile that is not masked out.
-    pub fn find_tile(&self, e: &mut Emitter<'_>) {
-        if let Some(skip) = &self.skip {
-            e.open(&format!("for (; keys < end; keys += {})", self.tiling.keys));
-            skip.leave_out(e, self);
-            e.line("break;");
-            e.close();
-        }
+    fn index_type(&self) -> &'static str {
+        self.e.index_type()
     }
 
-    /// Turns products of the row `down` and `width` keys from `across` on into scores: `score` names the variable with a product,
-    /// which becomes the score, or minus infinity outside.
-    pub fn scores(&self, e: &mut Emitter<'_>, width: i64, score: &dyn Fn(&str) -> String) {
-        let (sizes, along) = (self.tiling.sizes, [self.along]);
+    fn limit_registers(&mut self, registers: u32) {
+        self.e.registers = Some(registers);
+    }
+
+    fn queries(&mut self) -> String {
+        self.p.tiling.sizes.rows.to_string()
+    }
+
+    fn keys(&mut self) -> String {
+        self.p.tiling.sizes.keys.to_string()
+    }
+
+    fn parts(&mut self) -> (String, i64) {
+        let parts = self.p.tiling.parts;
+        (parts.to_string(), parts)
+    }
+
+    fn block_of_part(&mut self) -> (String, String) {
+        let c = &self.p.tiling;
+        (self.e.block().into(), (c.across() * c.down()).to_string())
+    }
+
+    fn are_whole(&self, keys: i64) -> bool {
+        self.p.tiling.sizes.keys % keys == 0
+    }
+
+    fn begin_tile(&mut self, tile: Tile<'_>, to: &str) {
+        self.p.tile(tile, to).begin(self.e);
+    }
+
+    fn load_rows(&mut self, steps: i64) {
+        let rows = self.p.tile(Tile::Query { from: "0" }, "0");
+        TileLoad { units: MultiplyUnit::Real, stride: steps, steps, ..rows }.write(self.e);
+    }
+
+    fn width(&mut self, tile: Tile<'_>, most: i64) -> i64 {
+        let load = self.p.tile(tile, "0");
+        let width = vector_width(load.deep, most);
+        let accesses =
+            self.e.count_accesses(|e| e.lanes("deep", load.deep, width, |e| drop(load.value(e))));
+        if accesses.vectorized <= accesses.scalar { 1 } else { width }
+    }
+
+    fn read(&mut self, tile: Tile<'_>, width: i64, to: &str) {
+        let load = self.p.tile(tile, "0");
+        coordinates(self.e, "place", load.along);
+        let lane = if width == 1 { "0" } else { "lane" };
+        self.e.lanes("deep", load.deep, width, |e| {
+            let value = load.value(e);
+            e.line(format!("{to}.at[{lane}] = {value};"));
+        });
+    }
+
+    fn scores(&mut self, width: i64, score: NameOf<'_>) {
+        let (p, sizes, along) = (self.p, self.p.tiling.sizes, [self.p.along]);
         let lanes = vector_width(&along, width);
         let one = |e: &mut Emitter<'_>, lane: &str| {
-            e.bind(self.inner.0, &self.inner.1, &score(lane));
-            let value = e.element(self.scores.0, &self.scores.1);
+            e.bind(p.inner.0, &p.inner.1, &score(lane));
+            let value = e.element(p.scores.0, &p.scores.1);
             e.line(format!("{} = {value};", score(lane)));
         };
+        let e = &mut *self.e;
         let accesses = e.count_accesses(|e| e.lanes("across", &along, lanes, |e| one(e, "lane")));
         let together = width > 1 && lanes == width && accesses.vectorized > 0;
         let inside = format!("if (down < {} && across < {})", sizes.rows, sizes.keys);
         match (width, together) {
             (1, _) | (_, true) => {
                 e.open(&inside);
-                coordinates(e, "down", &self.rows);
+                coordinates(e, "down", &p.rows);
                 e.lanes("across", &along, width, |e| one(e, if width == 1 { "0" } else { "lane" }));
                 e.close();
                 e.open("else");
-                e.line("#pragma unroll");
-                let outside = format!("{} = {};", score("lane"), least());
-                e.line(format!("for (int lane = 0; lane < {width}; ++lane) {outside}"));
-                e.close();
+                block::outside(self, width, score);
+                self.close();
             }
             _ => {
                 e.line("#pragma unroll");
                 e.open(&format!("for (int lane = 0; lane < {width}; ++lane, ++across)"));
                 e.open(&inside);
-                coordinates(e, "down", &self.rows);
+                coordinates(e, "down", &p.rows);
                 coordinates(e, "across", &along);
                 one(e, "lane");
                 e.close();
@@ -157,62 +173,83 @@ impl FlashAttention {
         }
     }
 
-    /// Stores `width` sums of a row `down` from the column `across` on: `sum` names one, `total` the sum of the row's exponentials,
-    /// `most` its largest element.
-    pub fn results(
-        &self,
-        e: &mut Emitter<'_>,
-        target: &OutputTarget<'_>,
-        width: i64,
-        sum: &dyn Fn(&str) -> String,
-        [total, most]: [&str; 2],
-    ) {
-        e.open(&self.inside());
-        match self.tiling.parts {
-            1 => self.finish(e, target, width, sum, total),
-            _ => split_kv::store(e, &self.tiling, width, sum, [total, most]),
-        }
-        e.close();
-    }
-
-    /// The bounds check of the row `down` and the column `across`, as the head of a block.
-    pub fn inside(&self) -> String {
-        let sizes = self.tiling.sizes;
-        format!("if (down < {} && across < {})", sizes.rows, sizes.columns)
-    }
-
-    /// Stores `width` results from sums of all keys, inside: `sum` and `total` as in [`results`](Self::results).
-    pub fn finish(
-        &self,
-        e: &mut Emitter<'_>,
-        target: &OutputTarget<'_>,
-        width: i64,
-        sum: &dyn Fn(&str) -> String,
-        total: &str,
-    ) {
-        coordinates(e, "down", &self.rows);
+    fn finish(&mut self, width: i64, sum: NameOf<'_>, total: &str) {
+        let (p, target, e) = (self.p, self.target, &mut *self.e);
+        coordinates(e, "down", &p.rows);
         let one = |e: &mut Emitter<'_>, lane: &str| {
             e.line(format!("float quotient = {} / {total};", sum(lane)));
-            e.bind(self.product, &self.index, "quotient");
-            let value = e.element(target.value, &self.index);
-            let slots: Vec<Slot> = self.index.iter().filter_map(super::slot_of).collect();
+            e.bind(p.product, &p.index, "quotient");
+            let value = e.element(target.value, &p.index);
+            let slots: Vec<Slot> = p.index.iter().filter_map(super::slot_of).collect();
             (target.store)(e, &slots, &value);
         };
-        let lanes = vector_width(&self.columns, width);
+        let lanes = vector_width(&p.columns, width);
         let accesses =
-            e.count_accesses(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
+            e.count_accesses(|e| e.lanes("across", &p.columns, lanes, |e| one(e, "lane")));
         match width == 1 || lanes == width && accesses.vectorized > 0 {
-            true => e.lanes("across", &self.columns, width, |e| {
+            true => e.lanes("across", &p.columns, width, |e| {
                 one(e, if width == 1 { "0" } else { "lane" });
             }),
             false => {
                 e.line("#pragma unroll");
-                let inside = format!("lane < {width} && across < {}", size(&self.columns));
+                let inside = format!("lane < {width} && across < {}", size(&p.columns));
                 e.open(&format!("for (int lane = 0; {inside}; ++lane, ++across)"));
-                coordinates(e, "across", &self.columns);
+                coordinates(e, "across", &p.columns);
                 one(e, "lane");
                 e.close();
             }
+        }
+    }
+
+    fn hidden(&self) -> Option<f64> {
+        self.p.skip.as_ref().map(|skip| skip.largest)
+    }
+
+    fn declare_counts(&mut self, own: &str, threads: u32) {
+        if let Some(skip) = &self.p.skip {
+            skip.declare(self.e, self.p, own, threads);
+        }
+    }
+}
+
+impl FlashAttention {
+    /// A tile of a factor.
+    fn tile<'a>(&'a self, tile: Tile<'a>, to: &str) -> TileLoad<'a> {
+        let c = &self.tiling;
+        let of_keys = |first: &'a str, from: &'a str| TileLoad {
+            to: to.to_string(),
+            lines: c.keys,
+            stride: c.chunk + c.units.gap(),
+            steps: c.chunk,
+            along: std::slice::from_ref(&self.along),
+            first,
+            places: c.sizes.keys,
+            deep: &self.deep,
+            from,
+            depth: c.sizes.depth,
+            product: self.inner.0,
+            factor: &self.key,
+            units: c.units,
+            threads: c.threads,
+        };
+        match tile {
+            Tile::Query { from } => TileLoad {
+                lines: c.rows,
+                along: &self.rows,
+                places: c.sizes.rows,
+                factor: &self.query,
+                ..of_keys("row", from)
+            },
+            Tile::Key { first, from } => of_keys(first, from),
+            Tile::Value => TileLoad {
+                stride: c.columns + c.units.gap(),
+                steps: c.columns,
+                deep: &self.columns,
+                depth: c.sizes.columns,
+                product: self.product,
+                factor: &self.value_factor,
+                ..of_keys("keys", "column")
+            },
         }
     }
 }

@@ -4,6 +4,7 @@
 //! is minus infinity. A masked tile is skipped, and so are the loads of its factors. Where masked scores
 //! are finite, they count in rows that have nothing above them; then the skipped tiles follow in a second pass.
 
+use super::block::AttentionWriter;
 use super::{ElementPlace, FlashAttention, ReadFollower};
 use crate::generate::emit::{Emitter, coordinates, vector_width};
 use crate::generate::kernel::KernelProgram;
@@ -13,11 +14,11 @@ use mlc_backends::reference::scalar::RealOp;
 use mlc_dsl::ir::{NodeKind, Value};
 
 /// Scores at most so large are as good as minus infinity: no sum of a product in 32 bits brings them back.
-const LOWEST: f64 = -1e30;
+pub const LOWEST: f64 = -1e30;
 /// How far below another score one is whose exponential beside that one's is 0 in 32 bits.
-const FAR: f64 = 110.0;
+pub const FAR: f64 = 110.0;
 /// Masks that are considered at most.
-const MOST: usize = 3;
+pub const MOST: usize = 3;
 
 /// A mask of scores.
 enum Mask {
@@ -31,7 +32,7 @@ enum Mask {
 pub struct MaskedTileSkip {
     masks: Vec<Mask>,
     /// Upper bound of masked scores.
-    largest: f64,
+    pub largest: f64,
 }
 
 impl MaskedTileSkip {
@@ -96,85 +97,8 @@ impl MaskedTileSkip {
         (!skip.masks.is_empty()).then_some(skip)
     }
 
-    /// Whether masked scores may be finite.
-    fn has_turns(&self) -> bool {
-        self.largest != f64::NEG_INFINITY
-    }
-
-    /// Opens the turns over all keys. Of `count` rows of a thread, `tops` says whether the one of number `i` is one, and the largest of
-    /// its elements, once it has written what that takes.
-    pub fn open_turns(
-        &self,
-        e: &mut Emitter<'_>,
-        p: &FlashAttention,
-        count: i64,
-        tops: impl FnOnce(&mut Emitter<'_>) -> (String, String),
-    ) {
-        let warps = p.tiling.threads / 32;
-        if warps > 1 {
-            e.line(format!("SHARED(int, anywhere, {warps});"));
-        }
-        if !self.has_turns() {
-            return;
-        }
-        e.open("for (int turn = 0; turn < 2; ++turn)");
-        e.open("if (turn == 1)");
-        e.line("bool is_low = false;");
-        let (is_row, top) = tops(e);
-        let bound = spell::float(self.largest + FAR, false);
-        let low = format!("is_low = is_low || ({is_row} && {top} <= {bound});");
-        e.line("#pragma unroll");
-        e.line(format!("for (int i = 0; i < {count}; ++i) {low}"));
-        let any = any_of_block(e, "is_low", warps);
-        e.line(format!("if (!({any})) break;"));
-        e.close();
-    }
-
-    /// The same where each warp has keys of its own, and all rows: what is low in all of them is.
-    pub fn open_turns_of_warps(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
-        if !self.has_turns() {
-            return;
-        }
-        let (rows, warps) = (p.tiling.sizes.rows, p.tiling.threads / 32);
-        e.line(format!("SHARED(float, highest, {});", rows * i64::from(warps)));
-        e.open("for (int turn = 0; turn < 2; ++turn)");
-        e.open("if (turn == 1)");
-        e.line("#pragma unroll");
-        e.line(format!(
-            "for (int r = 0; r < {rows}; ++r) if (own == r) highest[warp * {rows} + r] = most[r];"
-        ));
-        e.line("__syncthreads();");
-        e.line("bool is_low = false;");
-        e.open(&format!("for (int r = 0; r < {rows}; ++r)"));
-        e.line("float top = highest[r];");
-        let next = format!("highest[i * {rows} + r]");
-        e.line(format!("for (int i = 1; i < {warps}; ++i) top = fmaxf(top, {next});"));
-        let bound = spell::float(self.largest + FAR, false);
-        e.line(format!("is_low = is_low || top <= {bound};"));
-        e.close();
-        e.line("if (!is_low) break;");
-        e.close();
-    }
-
-    /// Closes the passes.
-    pub fn close_turns(&self, e: &mut Emitter<'_>) {
-        if self.has_turns() {
-            e.close();
-        }
-    }
-
-    /// Continues with the next tile where this pass skips one.
-    pub fn leave_out(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
-        self.leave_out_of(e, p, "threadIdx.x", p.tiling.threads);
-    }
-
-    /// The same of a warp.
-    pub fn leave_out_of_warp(&self, e: &mut Emitter<'_>, p: &FlashAttention) {
-        self.leave_out_of(e, p, "own", 32);
-    }
-
-    /// The same of the threads that have a tile: the number of one, and how many there are.
-    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &FlashAttention, own: &str, threads: u32) {
+    /// Declares whether an element of the tile at `keys` is not masked.
+    pub fn declare(&self, e: &mut Emitter<'_>, p: &FlashAttention, own: &str, threads: u32) {
         let (c, along) = (&p.tiling, [p.along]);
         let kind = e.index_type();
         let mut width = vector_width(&along, 8).min(c.keys);
@@ -197,11 +121,6 @@ impl MaskedTileSkip {
         });
         e.close();
         e.close();
-        let any = any_of_block(e, "counts", threads / 32);
-        match self.has_turns() {
-            true => e.line(format!("if (({any}) == (turn == 1)) continue;")),
-            false => e.line(format!("if (!({any})) continue;")),
-        }
     }
 
     /// Whether an element is not masked.
@@ -240,8 +159,103 @@ fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
     }
 }
 
+/// Whether masked scores may be finite.
+fn has_turns(e: &impl AttentionWriter) -> bool {
+    e.hidden().is_some_and(|largest| largest != f64::NEG_INFINITY)
+}
+
+/// The largest score below which, or at which, masked scores count.
+fn bound(e: &impl AttentionWriter) -> String {
+    spell::float(e.hidden().unwrap_or(f64::NEG_INFINITY) + FAR, false)
+}
+
+/// Opens the turns over all keys, if there are masks. Of `count` rows of a thread, `row` is the place of the one of number `i`, and `tops`
+/// names the largest of its elements, once it has written what that takes.
+pub fn open_turns<E: AttentionWriter>(
+    e: &mut E,
+    count: i64,
+    row: &str,
+    tops: impl FnOnce(&mut E) -> String,
+) {
+    let warps = e.tiling().threads / 32;
+    if e.hidden().is_some() && warps > 1 {
+        e.line(format!("SHARED(int, anywhere, {warps});"));
+    }
+    if !has_turns(e) {
+        return;
+    }
+    e.open("for (int turn = 0; turn < 2; ++turn)");
+    e.open("if (turn == 1)");
+    e.line("bool is_low = false;");
+    let (top, queries, bound) = (tops(e), e.queries(), bound(e));
+    let low = format!("is_low = is_low || ({row} < {queries} && {top} <= {bound});");
+    e.line("#pragma unroll");
+    e.line(format!("for (int i = 0; i < {count}; ++i) {low}"));
+    let any = any_of_block(e, "is_low", warps);
+    e.line(format!("if (!({any})) break;"));
+    e.close();
+}
+
+/// The same where each warp has keys of its own, and all rows: what is low in all of them is.
+pub fn open_turns_of_warps(e: &mut impl AttentionWriter) {
+    if !has_turns(e) {
+        return;
+    }
+    let c = e.tiling();
+    let (rows, warps) = (c.rows, c.threads / 32);
+    e.line(format!("SHARED(float, highest, {});", rows * i64::from(warps)));
+    e.open("for (int turn = 0; turn < 2; ++turn)");
+    e.open("if (turn == 1)");
+    e.line("#pragma unroll");
+    e.line(format!(
+        "for (int r = 0; r < {rows}; ++r) if (own == r) highest[warp * {rows} + r] = most[r];"
+    ));
+    e.line("__syncthreads();");
+    e.line("bool is_low = false;");
+    let queries = e.queries();
+    e.open(&format!("for (int r = 0; r < {queries}; ++r)"));
+    e.line("float top = highest[r];");
+    let next = format!("highest[i * {rows} + r]");
+    e.line(format!("for (int i = 1; i < {warps}; ++i) top = fmaxf(top, {next});"));
+    let bound = bound(e);
+    e.line(format!("is_low = is_low || top <= {bound};"));
+    e.close();
+    e.line("if (!is_low) break;");
+    e.close();
+}
+
+/// Closes the passes.
+pub fn close_turns(e: &mut impl AttentionWriter) {
+    if has_turns(e) {
+        e.close();
+    }
+}
+
+/// Continues with the next tile where this pass skips one.
+pub fn leave_out(e: &mut impl AttentionWriter) {
+    let threads = e.tiling().threads;
+    leave_out_of(e, "threadIdx.x", threads);
+}
+
+/// The same of a warp, if there are masks.
+pub fn leave_out_of_warp(e: &mut impl AttentionWriter) {
+    if e.hidden().is_some() {
+        leave_out_of(e, "own", 32);
+    }
+}
+
+/// The same of the threads that have a tile: the number of one, and how many there are.
+fn leave_out_of(e: &mut impl AttentionWriter, own: &str, threads: u32) {
+    e.declare_counts(own, threads);
+    let any = any_of_block(e, "counts", threads / 32);
+    match has_turns(e) {
+        true => e.line(format!("if (({any}) == (turn == 1)) continue;")),
+        false => e.line(format!("if (!({any})) continue;")),
+    }
+}
+
 /// Whether something holds for a thread of the block; all threads learn it.
-fn any_of_block(e: &mut Emitter<'_>, text: &str, warps: u32) -> String {
+fn any_of_block(e: &mut impl AttentionWriter, text: &str, warps: u32) -> String {
     if warps == 1 {
         return format!("__any_sync(0xffffffffu, {text}) != 0");
     }

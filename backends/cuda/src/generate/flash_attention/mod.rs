@@ -8,21 +8,22 @@
 //! The pattern is matched here, [`tiling`] chooses the tile sizes, [`mod@kernel`] writes blocks with the products of [`tensor_cores`],
 //! [`simt`] or [`decode`], and [`masked_tiles`] skips keys that a mask hides.
 
+pub mod block;
 mod decode;
 mod kernel;
-mod masked_tiles;
+pub mod masked_tiles;
 mod simt;
-mod split_kv;
+pub mod split_kv;
 mod tensor_cores;
 mod tile_load;
-mod tiling;
+pub mod tiling;
 mod warp_combine;
 
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
 use super::procedure::TypedShape;
 use super::product::{Contraction, size};
-pub use kernel::{OutputTarget, write};
+pub use kernel::{OutputTarget, least, write};
 use masked_tiles::MaskedTileSkip;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Affine, Int, Real, Reduce, Slot};
@@ -235,8 +236,8 @@ impl FlashAttention {
         if !apart || !fits(sizes.columns) || !fits(sizes.depth) || along.1 < LEAST {
             return None;
         }
-        let units =
-            MultiplyUnit::for_factors(kernel, [(inner.0, &a.1), (inner.0, &b.1), (product, right)]);
+        let factors = [(inner.0, &a.1), (inner.0, &b.1), (product, &**right)];
+        let units = MultiplyUnit::for_factors(&kernel.program, factors, kernel.tuning.tf32);
         let cut = AttentionTiling::choose(sizes, units, kernel.tuning.processors);
         let skip = MaskedTileSkip::recognise(e, kernel, &scores_at, inner.0)
             .filter(|_| along.1 > cut.keys);
@@ -264,8 +265,9 @@ impl FlashAttention {
 
     /// The type of the partial results of split-KV, for each tile and part.
     pub fn parts(&self) -> Option<TypedShape> {
-        let ([tiles, floats], parts) = (split_kv::extents(&self.tiling), self.tiling.parts);
-        let shape = [tiles, parts, floats].iter().map(|&n| n as usize).collect();
+        let (c, parts) = (&self.tiling, self.tiling.parts);
+        let shape = [split_kv::tiles(c), parts, split_kv::floats(c)];
+        let shape = shape.iter().map(|&n| n as usize).collect();
         (parts > 1).then_some((DType::F32, shape))
     }
 }

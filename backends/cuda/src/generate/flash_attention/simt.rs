@@ -3,19 +3,20 @@
 //! While one product of a tile is computed, the operands of the other one are prefetched. Where threads share rows, each has a slice of a
 //! tile's keys, and they combine their results in the end.
 
-use super::FlashAttention;
-use super::kernel::{OutputTarget, least};
-use super::tiling::REGISTERS;
-use crate::generate::emit::Emitter;
+use super::block::{AttentionWriter, Tile, find_tile, results};
+use super::kernel::least;
+use super::masked_tiles::{close_turns, open_turns};
+use super::tiling::{AttentionTiling, REGISTERS};
 use crate::generate::product::simt::open_unrolled;
 
 /// Writes the block.
-pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
-    let t = SimtWriter::new(p);
-    let c = &p.tiling;
+pub fn write(e: &mut impl AttentionWriter) {
+    let c = e.tiling();
+    let t = SimtWriter::new(c);
     let kind = e.index_type();
+    let next_keys = Tile::Key { first: "keys", from: "0" };
     if c.threads <= 128 {
-        e.registers = Some(REGISTERS as u32);
+        e.limit_registers(REGISTERS as u32);
     }
     e.line(format!("SHARED(float, tile, {});", t.shared()));
     e.line(format!("SHARED(float, weights, {});", c.keys * t.line));
@@ -26,7 +27,7 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
         c.keys / c.sharing
     ));
     if t.is_whole {
-        p.query_tile(0, "0").begin(e);
+        e.begin_tile(Tile::Query { from: "0" }, "0");
     }
     e.line(format!("float sum[4][{}] = {{}};", t.own_columns));
     e.line("float most[4], total[4];");
@@ -34,24 +35,21 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     e.line(format!("most[i] = {};", least()));
     e.line("total[i] = 0;");
     e.close();
-    if let Some(skip) = &p.skip {
-        let is_row = format!("row + y * 4 + i < {}", c.sizes.rows);
-        skip.open_turns(e, p, 4, |e| (is_row, t.largest(e)));
-    }
+    open_turns(e, 4, "row + y * 4 + i", |e| t.largest(e));
     e.line(format!("{kind} keys = begin;"));
-    p.find_tile(e);
+    find_tile(e);
     if t.is_whole {
-        t.begin(e, |e| p.key_tile(t.of_keys, "0").begin(e));
+        t.begin(e, next_keys, &t.of_keys.to_string());
     }
-    t.begin(e, |e| p.value_tile(t.beside).begin(e));
+    t.begin(e, Tile::Value, &t.beside.to_string());
     e.open("while (keys < end)");
     e.line(format!("{kind} held = keys;"));
     t.scores(e);
     e.line(format!("keys += {};", c.keys));
-    p.find_tile(e);
+    find_tile(e);
     e.line("__syncthreads();");
     if t.is_whole {
-        t.begin(e, |e| p.key_tile(t.of_keys, "0").begin(e));
+        t.begin(e, next_keys, &t.of_keys.to_string());
     }
     t.weights(e);
     // What is on its way besides are keys of the next tile.
@@ -59,12 +57,10 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     e.line("__syncthreads();");
     t.products(e);
     e.line("__syncthreads();");
-    t.begin(e, |e| p.value_tile(t.beside).begin(e));
+    t.begin(e, Tile::Value, &t.beside.to_string());
     e.close();
-    if let Some(skip) = &p.skip {
-        skip.close_turns(e);
-    }
-    t.results(e, target);
+    close_turns(e);
+    t.results(e);
 }
 
 /// Columns of a thread that lie side by side.
@@ -72,8 +68,8 @@ fn at_once(own: i64) -> i64 {
     own.min(4)
 }
 
-struct SimtWriter<'a> {
-    p: &'a FlashAttention,
+struct SimtWriter {
+    c: AttentionTiling,
     gap: i64,
     /// Keys of a slice, and columns, that a thread has.
     own_keys: i64,
@@ -87,12 +83,12 @@ struct SimtWriter<'a> {
     is_whole: bool,
 }
 
-impl SimtWriter<'_> {
-    fn new(p: &FlashAttention) -> SimtWriter<'_> {
-        let (c, gap) = (&p.tiling, p.tiling.units.gap());
+impl SimtWriter {
+    fn new(c: AttentionTiling) -> SimtWriter {
+        let gap = c.units.gap();
         let of_keys = c.rows * (c.chunk + gap);
         SimtWriter {
-            p,
+            c,
             gap,
             own_keys: c.keys / c.sharing / 16,
             own_columns: c.columns / 16,
@@ -105,7 +101,7 @@ impl SimtWriter<'_> {
 
     /// Elements of the tiles, in whose place shares are combined.
     fn shared(&self) -> i64 {
-        let c = &self.p.tiling;
+        let c = &self.c;
         let tiles = self.beside + c.keys * (c.columns + self.gap);
         let shares = if c.sharing > 1 { c.sharing * c.rows * self.share() } else { 0 };
         tiles.max(shares)
@@ -113,27 +109,25 @@ impl SimtWriter<'_> {
 
     /// Elements of a row's line of sums.
     fn share(&self) -> i64 {
-        self.p.tiling.columns + self.gap
+        self.c.columns + self.gap
     }
 
     /// Begins to copy a tile where one is left.
-    fn begin(&self, e: &mut Emitter<'_>, copy: impl FnOnce(&mut Emitter<'_>)) {
+    fn begin(&self, e: &mut impl AttentionWriter, tile: Tile<'_>, to: &str) {
         e.open("if (keys < end)");
-        copy(e);
+        e.begin_tile(tile, to);
         e.close();
         e.line("commit_copies();");
     }
 
     /// Computes the scores of a tile.
-    fn scores(&self, e: &mut Emitter<'_>) {
-        let (p, c, kind) = (self.p, &self.p.tiling, e.index_type());
+    fn scores(&self, e: &mut impl AttentionWriter) {
+        let (c, kind) = (&self.c, e.index_type());
         e.line(format!("float score[4][{}] = {{}};", self.own_keys));
         if !self.is_whole {
             e.open(&format!("for (int from = 0; from < {}; from += {})", c.sizes.depth, c.chunk));
-            p.query_tile(0, "from").begin(e);
-            let keys =
-                super::tile_load::TileLoad { first: "held", ..p.key_tile(self.of_keys, "from") };
-            keys.begin(e);
+            e.begin_tile(Tile::Query { from: "from" }, "0");
+            e.begin_tile(Tile::Key { first: "held", from: "from" }, &self.of_keys.to_string());
             e.line("commit_copies();");
         }
         e.line(format!("wait_copies<{}>();", i64::from(self.is_whole)));
@@ -161,13 +155,13 @@ impl SimtWriter<'_> {
         open_unrolled(e, "i", 4);
         open_unrolled(e, "j", self.own_keys);
         e.line(format!("{kind} down = row + y * 4 + i, across = held + slice + x + j * 16;"));
-        p.scores(e, 1, &|_| "score[i][j]".into());
+        e.scores(1, &|_| "score[i][j]".into());
         e.close();
         e.close();
     }
 
     /// Updates the running maxima, puts exponentials in shared memory, and rescales the sums.
-    fn weights(&self, e: &mut Emitter<'_>) {
+    fn weights(&self, e: &mut impl AttentionWriter) {
         let keys = self.own_keys;
         open_unrolled(e, "i", 4);
         e.line("float top = most[i];");
@@ -198,8 +192,8 @@ impl SimtWriter<'_> {
     }
 
     /// Accumulates the products of the exponentials and the tile of V.
-    fn products(&self, e: &mut Emitter<'_>) {
-        let (c, own) = (&self.p.tiling, self.own_columns);
+    fn products(&self, e: &mut impl AttentionWriter) {
+        let (c, own) = (&self.c, self.own_columns);
         let stride = c.columns + self.gap;
         let group = at_once(own);
         e.line("#pragma unroll 4");
@@ -220,8 +214,8 @@ impl SimtWriter<'_> {
     }
 
     /// Writes what makes known the largest element so far of the rows of a thread, and names that of the row `i` of them.
-    fn largest(&self, e: &mut Emitter<'_>) -> String {
-        let c = &self.p.tiling;
+    fn largest(&self, e: &mut impl AttentionWriter) -> String {
+        let c = &self.c;
         if c.sharing == 1 {
             return "most[i]".into();
         }
@@ -241,8 +235,8 @@ impl SimtWriter<'_> {
     }
 
     /// Stores the quotients, or what a part has.
-    fn results(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>) {
-        let (c, kind) = (&self.p.tiling, e.index_type());
+    fn results(&self, e: &mut impl AttentionWriter) {
+        let (c, kind) = (&self.c, e.index_type());
         let group = at_once(self.own_columns);
         let lane = |lane: &str| {
             if group == 1 { "sum[i][j]".into() } else { format!("sum[i][j * {group} + {lane}]") }
@@ -254,19 +248,19 @@ impl SimtWriter<'_> {
         }
         e.close();
         if c.sharing > 1 {
-            return self.shares(e, target, [&beside, &lane("lane")]);
+            return self.shares(e, [&beside, &lane("lane")]);
         }
         open_unrolled(e, "i", 4);
         open_unrolled(e, "j", self.own_columns / group);
         e.line(format!("{kind} down = row + y * 4 + i, across = column + {beside};"));
-        self.p.results(e, target, group, &lane, ["total[i]", "most[i]"]);
+        results(e, group, &lane, ["total[i]", "most[i]"]);
         e.close();
         e.close();
     }
 
     /// The same of threads that share rows, by way of shared memory.
-    fn shares(&self, e: &mut Emitter<'_>, target: &OutputTarget<'_>, [beside, own]: [&str; 2]) {
-        let (c, kind) = (&self.p.tiling, e.index_type());
+    fn shares(&self, e: &mut impl AttentionWriter, [beside, own]: [&str; 2]) {
+        let (c, kind) = (&self.c, e.index_type());
         let (rows, share, group) = (c.rows, self.share(), at_once(self.own_columns));
         e.line(format!("SHARED(float, of_rows, {});", c.sharing * rows * 2));
         // The last turn may have left nothing that is read, and copies of nothing.
@@ -302,7 +296,7 @@ impl SimtWriter<'_> {
         e.line("#pragma unroll");
         e.line("for (int i = 0; i < 4; ++i) sums[i] += weight * share.at[i];");
         e.close();
-        self.p.results(e, target, 4, &|lane| format!("sums[{lane}]"), ["all", "top"]);
+        results(e, 4, &|lane| format!("sums[{lane}]"), ["all", "top"]);
         e.close();
     }
 }

@@ -3,35 +3,37 @@
 //!
 //! A partial result is the sums of the rows' products, then each row's maximum, then each row's sum of exponentials.
 
-use super::FlashAttention;
-use super::kernel::{OutputTarget, least};
+use super::block::{AttentionWriter, NameOf, open_inside};
+use super::kernel::least;
 use super::tiling::AttentionTiling;
-use crate::generate::emit::Emitter;
 use crate::generate::product::simt::open_unrolled;
 
-/// Blocks of a part of the keys, and floats that each leaves.
-pub fn extents(c: &AttentionTiling) -> [i64; 2] {
-    let tiles = c.sizes.batch * c.down() * c.across();
-    [tiles, (c.rows * (c.columns + 2) + 3) / 4 * 4]
+/// Blocks of a part of the keys.
+pub fn tiles(c: &AttentionTiling) -> i64 {
+    c.sizes.batch * c.down() * c.across()
+}
+
+/// Floats that each of them leaves.
+pub fn floats(c: &AttentionTiling) -> i64 {
+    (c.rows * (c.columns + 2) + 3) / 4 * 4
 }
 
 /// Declares the number of the tile, and where what is left of it, and of this part of it, begins.
-pub fn declare(e: &mut Emitter<'_>, c: &AttentionTiling) {
-    let ([_, floats], kind, block) = (extents(c), e.index_type(), e.block());
-    let of_part = c.across() * c.down();
+pub fn declare(e: &mut impl AttentionWriter) {
+    let (floats, kind) = (floats(&e.tiling()), e.index_type());
+    let (block, of_part) = e.block_of_part();
     e.line(format!("{kind} tile_of_all = batch * {of_part} + {block} % {of_part};"));
-    e.line(format!("{kind} all_parts = tile_of_all * {};", c.parts * floats));
+    let all = match e.parts().0.parse::<i64>() {
+        Ok(parts) => (parts * floats).to_string(),
+        Err(_) => format!("{} * {floats}", e.parts().0),
+    };
+    e.line(format!("{kind} all_parts = tile_of_all * {all};"));
     e.line(format!("{kind} own_part = all_parts + part * {floats};"));
 }
 
 /// Stores what a thread has of a part: sums of a row side by side, and with the first ones what belongs to the row.
-pub fn store(
-    e: &mut Emitter<'_>,
-    c: &AttentionTiling,
-    width: i64,
-    sum: &dyn Fn(&str) -> String,
-    [total, most]: [&str; 2],
-) {
+pub fn store(e: &mut impl AttentionWriter, width: i64, sum: NameOf<'_>, [total, most]: [&str; 2]) {
+    let c = e.tiling();
     let tops = c.rows * c.columns;
     e.line(format!("Pack<float, {width}> some;"));
     open_unrolled(e, "lane", width);
@@ -46,32 +48,27 @@ pub fn store(
 }
 
 /// Ends all blocks of a tile but the last one, which combines what they have left and stores what it becomes.
-pub fn combine(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
-    let c = &p.tiling;
-    let ([_, floats], kind, tops) = (extents(c), e.index_type(), c.rows * c.columns);
+pub fn combine(e: &mut impl AttentionWriter) {
+    let c = e.tiling();
+    let (floats, kind, tops) = (floats(&c), e.index_type(), c.rows * c.columns);
+    let (parts, most) = e.parts();
     let threads = i64::from(c.threads);
     let width = if c.columns % 4 == 0 && tops >= 4 * threads { 4 } else { 1 };
     e.line("// Of all parts together, by the block that comes last.");
-    e.line(format!("if (!comes_last(counts + tile_of_all, {})) return;", c.parts));
+    e.line(format!("if (!comes_last(counts + tile_of_all, {parts})) return;"));
     let thread = if width == 1 { "threadIdx.x".into() } else { format!("threadIdx.x * {width}") };
     e.open(&format!("for (int at = {thread}; at < {tops}; at += {})", threads * width));
     e.line(format!("int r = at / {};", c.columns));
     e.line(format!("{kind} down = row + r, across = column + at % {};", c.columns));
-    e.open(&p.inside());
+    open_inside(e);
     e.line(format!("float top = {};", least()));
-    // Reads of some parts are on their way together.
-    let each = |e: &mut Emitter<'_>, at_once: i64| {
-        e.line(format!("#pragma unroll {}", at_once.min(c.parts)));
-        e.open(&format!("for (int i = 0; i < {}; ++i)", c.parts));
-        e.line(format!("{kind} own = all_parts + i * {floats};"));
-    };
     let of_row = |first: i64| format!("load_one_fresh(parts + (own + {first} + r))");
-    each(e, 32);
+    open_parts(e, [&parts, kind], floats, most.min(32));
     e.line(format!("top = fmaxf(top, {});", of_row(tops)));
     e.close();
     let base = format!("top == {} ? 0.0f : top", least());
     e.line(format!("float base = {base}, weights = 0, sums[{width}] = {{}};"));
-    each(e, 16);
+    open_parts(e, [&parts, kind], floats, most.min(16));
     e.line(format!("float weight = exp({} - base);", of_row(tops)));
     e.line(format!("weights += weight * {};", of_row(tops + c.rows)));
     if width == 1 {
@@ -83,7 +80,14 @@ pub fn combine(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_
         e.close();
     }
     e.close();
-    p.finish(e, target, width, &|lane| format!("sums[{lane}]"), "weights");
+    e.finish(width, &|lane| format!("sums[{lane}]"), "weights");
     e.close();
     e.close();
+}
+
+/// Opens the loop over the parts, of which the reads of some are on their way together.
+fn open_parts(e: &mut impl AttentionWriter, [parts, kind]: [&str; 2], floats: i64, at_once: i64) {
+    e.line(format!("#pragma unroll {at_once}"));
+    e.open(&format!("for (int i = 0; i < {parts}; ++i)"));
+    e.line(format!("{kind} own = all_parts + i * {floats};"));
 }

@@ -7,27 +7,27 @@
 //! The next tile that counts is prefetched while one is multiplied. Where warps share rows, they combine their results in the end
 //! ([`warp_combine`](super::warp_combine)).
 
-use super::FlashAttention;
-use super::kernel::{OutputTarget, least};
-use super::tiling::{MultiplyUnit, REGISTERS};
+use super::block::{AttentionWriter, Tile, find_tile, results};
+use super::kernel::least;
+use super::masked_tiles::{close_turns, open_turns};
+use super::tiling::{AttentionTiling, MultiplyUnit, REGISTERS};
 use super::warp_combine;
-use crate::generate::emit::Emitter;
 use crate::generate::product::simt::open_unrolled;
 use mlc_dsl::ir::DType;
 
 /// Writes the block.
-pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>) {
-    let c = &p.tiling;
-    let w = MmaWriter::new(p);
+pub fn write<E: AttentionWriter>(e: &mut E) {
+    let c = e.tiling();
+    let w = MmaWriter::new(c);
     // Sums, scores and the rows' factor of a thread together; fewer registers would leave some in memory.
     let needed = c.columns / 2 + c.chunk / w.depth * 4 + c.keys / c.sharing / 2 + 60;
-    e.registers = Some(if needed > REGISTERS { 255 } else { REGISTERS as u32 });
+    e.limit_registers(if needed > REGISTERS { 255 } else { REGISTERS as u32 });
     let kind = e.index_type();
     let ([of_tile, of_rows], tiles) = (c.tiles_of_warps(), c.tiles());
     let is_apart = c.has_place_of_rows();
     let all = if is_apart { tiles * of_tile + of_rows } else { (tiles * of_tile).max(of_rows) };
     e.line(format!("SHARED({}, tile, {all});", c.units.element()));
-    warp_combine::declare(e, c);
+    warp_combine::declare(e);
     e.line(
         "int warp = threadIdx.x / 32, own = threadIdx.x % 32, group = own / 4, within = own % 4;",
     );
@@ -38,11 +38,11 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     ));
     e.line(format!("unsigned own_rows[{}][4] = {{}};", c.chunk / w.depth));
     if is_apart {
-        p.query_tile(tiles * of_tile, "0").begin(e);
+        e.begin_tile(Tile::Query { from: "0" }, &(tiles * of_tile).to_string());
         e.line("bool has_rows = false;");
     } else {
         // Where the first tile of keys comes later.
-        p.query_tile(0, "0").begin(e);
+        e.begin_tile(Tile::Query { from: "0" }, "0");
         e.line("commit_copies();");
         e.line("wait_copies<0>();");
         e.line("__syncthreads();");
@@ -51,16 +51,13 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     }
     e.line(format!("float sum[{}][4] = {{}};", c.columns / 8));
     e.line(format!("float most[2] = {{{least}, {least}}}, total[2] = {{}};", least = least()));
-    if let Some(skip) = &p.skip {
-        let is_row = format!("row + line + group + i * 8 < {}", c.sizes.rows);
-        skip.open_turns(e, p, 2, |e| (is_row, warp_combine::largest(e, c)));
-    }
+    open_turns(e, 2, "row + line + group + i * 8", warp_combine::largest);
     let beside = c.keys * (c.chunk + w.gap);
-    let begin = |e: &mut Emitter<'_>, to: &str| {
-        p.find_tile(e);
+    let begin = |e: &mut E, to: &str| {
+        find_tile(e);
         e.open("if (keys < end)");
-        p.key_tile(to, "0").begin(e);
-        p.value_tile(format!("{to} + {beside}")).begin(e);
+        e.begin_tile(Tile::Key { first: "keys", from: "0" }, to);
+        e.begin_tile(Tile::Value, &format!("{to} + {beside}"));
         e.close();
         e.line("commit_copies();");
     };
@@ -87,7 +84,7 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
     e.line(format!(
         "{kind} down = row + line + group + i * 8, across = held + slice + j * 8 + within * 2;"
     ));
-    p.scores(e, 2, &|lane| format!("score[j][i * 2 + {lane}]"));
+    e.scores(2, &|lane| format!("score[j][i * 2 + {lane}]"));
     e.close();
     e.close();
     w.exponentials(e);
@@ -102,29 +99,27 @@ pub fn write(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>)
         e.line("held = end;");
     }
     e.close();
-    if let Some(skip) = &p.skip {
-        skip.close_turns(e);
-    }
+    close_turns(e);
     open_unrolled(e, "i", 2);
     for step in [1, 2] {
         e.line(format!("total[i] += __shfl_xor_sync(0xffffffffu, total[i], {step});"));
     }
     e.close();
     if c.sharing > 1 {
-        return warp_combine::results(e, p, target, w.exp());
+        return warp_combine::results(e, w.exp());
     }
     open_unrolled(e, "i", 2);
     open_unrolled(e, "j", c.columns / 8);
     e.line(format!(
         "{kind} down = row + line + group + i * 8, across = column + j * 8 + within * 2;"
     ));
-    p.results(e, target, 2, &|lane| format!("sum[j][i * 2 + {lane}]"), ["total[i]", "most[i]"]);
+    results(e, 2, &|lane| format!("sum[j][i * 2 + {lane}]"), ["total[i]", "most[i]"]);
     e.close();
     e.close();
 }
 
-struct MmaWriter<'a> {
-    p: &'a FlashAttention,
+struct MmaWriter {
+    c: AttentionTiling,
     /// Elements between lines.
     gap: i64,
     /// The `mma` function of the prelude, and its depth.
@@ -133,15 +128,15 @@ struct MmaWriter<'a> {
     dtype: Option<DType>,
 }
 
-impl MmaWriter<'_> {
-    fn new(p: &FlashAttention) -> MmaWriter<'_> {
-        let gap = p.tiling.units.gap();
-        let (mma, depth, dtype) = match p.tiling.units {
+impl MmaWriter {
+    fn new(c: AttentionTiling) -> MmaWriter {
+        let gap = c.units.gap();
+        let (mma, depth, dtype) = match c.units {
             MultiplyUnit::Half(DType::BF16) => ("mma_16816_bf16", 16, Some(DType::BF16)),
             MultiplyUnit::Half(_) => ("mma_16816", 16, Some(DType::F16)),
             MultiplyUnit::Tf32 | MultiplyUnit::Real => ("mma_1688_tf32", 8, None),
         };
-        MmaWriter { p, gap, mma, depth, dtype }
+        MmaWriter { c, gap, mma, depth, dtype }
     }
 
     fn exp(&self) -> &'static str {
@@ -150,12 +145,12 @@ impl MmaWriter<'_> {
 
     /// Keys of a tile that a warp has.
     fn slice(&self) -> i64 {
-        self.p.tiling.keys / self.p.tiling.sharing
+        self.c.keys / self.c.sharing
     }
 
     /// The fragments of the warp's rows, for all steps of the depth, from this place on.
-    fn rows_factor(&self, e: &mut Emitter<'_>, from: i64) {
-        let (steps, stride) = (self.p.tiling.chunk / self.depth, self.p.tiling.chunk + self.gap);
+    fn rows_factor(&self, e: &mut impl AttentionWriter, from: i64) {
+        let (steps, stride) = (self.c.chunk / self.depth, self.c.chunk + self.gap);
         open_unrolled(e, "k", steps);
         match self.dtype {
             Some(_) => {
@@ -175,8 +170,8 @@ impl MmaWriter<'_> {
         e.close();
     }
 
-    fn products_of_rows_and_keys(&self, e: &mut Emitter<'_>, from: &str) {
-        let (c, slice) = (&self.p.tiling, self.slice());
+    fn products_of_rows_and_keys(&self, e: &mut impl AttentionWriter, from: &str) {
+        let (c, slice) = (&self.c, self.slice());
         let (steps, stride, mma) = (c.chunk / self.depth, c.chunk + self.gap, self.mma);
         e.line(format!("float score[{}][4] = {{}};", slice / 8));
         open_unrolled(e, "k", steps);
@@ -203,8 +198,8 @@ impl MmaWriter<'_> {
     }
 
     /// Updates the running maxima, replaces scores by exponentials, and rescales the sums.
-    fn exponentials(&self, e: &mut Emitter<'_>) {
-        let (keys, columns) = (self.slice() / 8, self.p.tiling.columns / 8);
+    fn exponentials(&self, e: &mut impl AttentionWriter) {
+        let (keys, columns) = (self.slice() / 8, self.c.columns / 8);
         let exp = self.exp();
         open_unrolled(e, "i", 2);
         e.line("float top = most[i];");
@@ -233,8 +228,8 @@ impl MmaWriter<'_> {
         e.close();
     }
 
-    fn products_of_exponentials(&self, e: &mut Emitter<'_>, from: &str) {
-        let c = &self.p.tiling;
+    fn products_of_exponentials(&self, e: &mut impl AttentionWriter, from: &str) {
+        let c = &self.c;
         let (stride, mma) = (c.columns + self.gap, self.mma);
         open_unrolled(e, "k", self.slice() / self.depth);
         match self.dtype {

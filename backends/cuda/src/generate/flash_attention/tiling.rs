@@ -1,9 +1,8 @@
 //! Tile sizes of FlashAttention: rows, keys and columns of a block, and the split of the keys.
 
 use super::decode::DecodeTiling;
-use crate::generate::kernel::KernelProgram;
 use mlc_backends::reference::code::Real;
-use mlc_dsl::ir::{DType, Value};
+use mlc_dsl::ir::{DType, Program, Value};
 
 /// Bytes of shared memory that a block uses at most.
 const SHARED: i64 = 48 << 10;
@@ -52,12 +51,16 @@ pub enum MultiplyUnit {
 }
 
 impl MultiplyUnit {
-    /// The unit for these factors of values' codes.
-    pub fn for_factors(kernel: &KernelProgram, factors: [(Value, &Real); 3]) -> MultiplyUnit {
+    /// The unit for these factors of values' codes in a program.
+    pub fn for_factors(
+        program: &Program,
+        factors: [(Value, &Real); 3],
+        tf32: bool,
+    ) -> MultiplyUnit {
         let type_of = |(of, r): (Value, &Real)| match r {
             Real::Read(read) => match read.otherwise {
                 None | Some(Real::Const(0.0)) => {
-                    Some(kernel.program.ty(kernel.program.node(of.node).args[read.input]).dtype)
+                    Some(program.ty(program.node(of.node).args[read.input]).dtype)
                 }
                 Some(_) => None,
             },
@@ -67,9 +70,7 @@ impl MultiplyUnit {
             [Some(d @ (DType::F16 | DType::BF16)), b, c] if b == Some(d) && c == b => {
                 MultiplyUnit::Half(d)
             }
-            [Some(DType::F32), Some(DType::F32), Some(DType::F32)] if kernel.tuning.tf32 => {
-                MultiplyUnit::Tf32
-            }
+            [Some(DType::F32), Some(DType::F32), Some(DType::F32)] if tf32 => MultiplyUnit::Tf32,
             _ => MultiplyUnit::Real,
         }
     }
@@ -142,21 +143,47 @@ impl AttentionTiling {
             units
         };
         let is_half = matches!(units, MultiplyUnit::Half(_));
-        if sizes.rows <= if is_half { FEW_HALVES } else { FEW_ROWS } {
-            return AttentionTiling::of_few(sizes, units, processors);
-        }
         let mut cut = match units {
+            _ if sizes.rows <= if is_half { FEW_HALVES } else { FEW_ROWS } => {
+                AttentionTiling::of_few(sizes, units)
+            }
             MultiplyUnit::Half(_) | MultiplyUnit::Tf32 => {
                 AttentionTiling::of_warps(sizes, units, processors)
             }
             MultiplyUnit::Real => AttentionTiling::of_threads(sizes, processors),
         };
-        let blocks = sizes.batch.saturating_mul(cut.down()).saturating_mul(cut.across());
+        cut.split(processors);
+        cut
+    }
+
+    /// Cuts keys into parts where blocks are few.
+    fn split(&mut self, processors: i64) {
+        let (sizes, threads) = (self.sizes, i64::from(self.threads));
+        if self.decode.is_some() {
+            let warps = threads / 32;
+            let resident = if self.rows <= 4 { 12 } else { 8 } / warps;
+            return self.cut_keys(processors * resident, self.keys * warps, 1);
+        }
+        let blocks = sizes.batch.saturating_mul(self.down()).saturating_mul(self.across());
         if sizes.rows <= FEW && blocks < processors {
             // By registers, and by shared memory.
-            let resident = if cut.threads > 128 { 512 } else { 384 } / i64::from(cut.threads);
+            let resident = if threads > 128 { 512 } else { 384 } / threads;
             let resident = processors * resident.clamp(1, 5);
-            cut.cut_keys(resident, cut.keys, PART);
+            self.cut_keys(resident, self.keys, PART);
+        }
+    }
+
+    /// The same tiling for other extents, of which only the batch, the rows and the keys differ, and where no extent is larger: their parts
+    /// are cut anew.
+    pub fn with_sizes(self, sizes: AttentionExtents, processors: u32) -> AttentionTiling {
+        let mut cut = AttentionTiling { sizes, parts: 1, part: sizes.keys, ..self };
+        if self.parts > 1 {
+            cut.split(processors.into());
+            // One tile of keys of a part stays one.
+            if self.tiles() == 1 && cut.part > cut.keys && cut.decode.is_none() {
+                cut.part = cut.keys;
+                cut.parts = up(sizes.keys, cut.part);
+            }
         }
         cut
     }
@@ -206,7 +233,7 @@ impl AttentionTiling {
     }
 
     /// All rows for each warp, and keys of its own.
-    fn of_few(sizes: AttentionExtents, units: MultiplyUnit, processors: i64) -> AttentionTiling {
+    fn of_few(sizes: AttentionExtents, units: MultiplyUnit) -> AttentionTiling {
         let (rows, columns) = (sizes.rows, sizes.columns);
         let units = if units == MultiplyUnit::Tf32 { MultiplyUnit::Real } else { units };
         // Sums, and products of a tile, that a lane has.
@@ -222,8 +249,6 @@ impl AttentionTiling {
         let mut cut =
             AttentionTiling::new(sizes, units, [rows, keys, columns], sizes.depth, warps * 32);
         cut.decode = Some(DecodeTiling { lanes, at_once });
-        let resident = if rows <= 4 { 12 } else { 8 } / warps;
-        cut.cut_keys(processors * resident, keys * warps, 1);
         cut
     }
 

@@ -1,20 +1,21 @@
 //! Combines the warps of a block that have the same rows and different keys: maxima, sums of exponentials and sums of products.
 
-use super::FlashAttention;
-use super::kernel::{OutputTarget, least};
-use super::tiling::{AttentionTiling, SHARED_COLUMNS};
-use crate::generate::emit::Emitter;
+use super::block::{AttentionWriter, results as store_results};
+use super::kernel::least;
+use super::tiling::SHARED_COLUMNS;
 use crate::generate::product::simt::open_unrolled;
 
 /// Declares what warps tell each other of their rows.
-pub fn declare(e: &mut Emitter<'_>, c: &AttentionTiling) {
+pub fn declare(e: &mut impl AttentionWriter) {
+    let c = e.tiling();
     if c.sharing > 1 {
         e.line(format!("SHARED(float, of_rows, {});", c.threads));
     }
 }
 
 /// Writes what makes known the largest element so far of the rows of a thread, and names that of the row `i` of them.
-pub fn largest(e: &mut Emitter<'_>, c: &AttentionTiling) -> String {
+pub fn largest(e: &mut impl AttentionWriter) -> String {
+    let c = e.tiling();
     if c.sharing == 1 {
         return "most[i]".into();
     }
@@ -34,8 +35,8 @@ pub fn largest(e: &mut Emitter<'_>, c: &AttentionTiling) -> String {
 }
 
 /// Stores what all warps have together: some columns at a time go through shared memory.
-pub fn results(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_>, exp: &str) {
-    let c = &p.tiling;
+pub fn results(e: &mut impl AttentionWriter, exp: &str) {
+    let c = e.tiling();
     let (kind, warps, sharing) = (e.index_type(), c.threads / 32, c.sharing);
     let width = if c.columns % SHARED_COLUMNS == 0 { SHARED_COLUMNS } else { SHARED_COLUMNS / 2 };
     let stride = width + 4;
@@ -74,7 +75,7 @@ pub fn results(e: &mut Emitter<'_>, p: &FlashAttention, target: &OutputTarget<'_
     e.line("#pragma unroll");
     e.line("for (int i = 0; i < 4; ++i) sums[i] += weight * share.at[i];");
     e.close();
-    p.results(e, target, 4, &|lane| format!("sums[{lane}]"), ["weights", "top"]);
+    store_results(e, 4, &|lane| format!("sums[{lane}]"), ["weights", "top"]);
     e.close();
     e.close();
 }

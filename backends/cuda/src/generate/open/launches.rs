@@ -1,12 +1,15 @@
 //! The launches of a kernel whose open extents are arguments.
 
-use super::emitter::{OpenEmitter, RowThreads};
+use super::attention::{OpenAttention, OpenBlock};
+use super::emitter::{OpenEmitter, RowThreads, TakenNumber};
 use super::form::{Form, Variable};
 use super::product::{Contraction, OpenProduct};
 use super::program::{OpenProgram, product};
+use super::scan::OpenScan;
 use super::stages::{OpenSchedule, OpenStage};
 use super::{KernelForm, OpenExtents, stages};
-use crate::generate::emit::ElementWriter;
+use crate::generate::emit::StatementWriter;
+use crate::generate::flash_attention::split_kv;
 use crate::generate::grid::GridSize;
 use crate::generate::kernel::unsupported;
 use crate::generate::procedure::TypedShape;
@@ -15,7 +18,7 @@ use crate::generate::{
 };
 use crate::launch::{Argument, Launch, Place};
 use mlc_backends::BackendError;
-use mlc_dsl::ir::{Extent, NodeId, Value};
+use mlc_dsl::ir::{DType, Extent, NodeId, Value};
 use std::collections::HashMap;
 
 /// Rows up to this length are a warp's each, longer ones a block's. One function serves each of the two.
@@ -28,6 +31,8 @@ struct Written<'k> {
     emitter: OpenEmitter<'k>,
     grid: GridSize,
     words: &'static str,
+    /// Partial results that blocks leave for the last one, if they do; the first axis counts their tiles.
+    parts: Option<TypedShape>,
 }
 
 /// A kernel at the extents of a run.
@@ -99,7 +104,7 @@ impl<'a> BoundKernel<'a> {
         e.store(v, &index, &text);
         let blocks = (self.number(&total)? as u64).div_ceil(THREADS.into());
         let grid = GridSize { blocks, threads: THREADS };
-        Ok(Written { emitter: e, grid, words: "an element for each thread" })
+        Ok(Written { emitter: e, grid, words: "an element for each thread", parts: None })
     }
 
     /// A row for each block, or for each warp of a block: its threads share loops.
@@ -144,7 +149,19 @@ impl<'a> BoundKernel<'a> {
         let blocks = (self.number(&count)? as u64).div_ceil(of_block.into());
         let grid = GridSize { blocks, threads: THREADS };
         let words = if by_warp { "a row for each warp" } else { "a row for each block" };
-        Ok(Written { emitter: e, grid, words })
+        Ok(Written { emitter: e, grid, words, parts: None })
+    }
+
+    /// A running reduction: a row for each block, or for each thread.
+    fn scan(&self, mut e: OpenEmitter<'a>, v: Value) -> Result<Written<'a>, BackendError> {
+        let scan = OpenScan::recognise(&mut e, v).expect("the stage is a running reduction");
+        let sharing = scan.sharing(self.number(scan.length())?);
+        scan.write(&mut e, sharing);
+        let rows = self.number(&scan.rows())? as u64;
+        let blocks = if sharing.is_some() { rows } else { rows.div_ceil(THREADS.into()) };
+        let grid = GridSize { blocks, threads: sharing.unwrap_or(THREADS) };
+        let words = "a running reduction in one pass";
+        Ok(Written { emitter: e, grid, words, parts: None })
     }
 
     /// A tile of a product for each block.
@@ -170,7 +187,36 @@ impl<'a> BoundKernel<'a> {
             e.store(v, &p.index, &text);
         });
         let grid = GridSize { blocks, threads: THREADS };
-        Ok(Written { emitter: e, grid, words: "a tile of a product for each block" })
+        Ok(Written { emitter: e, grid, words: "a tile of a product for each block", parts: None })
+    }
+
+    /// A tile of queries for each block, or parts of the keys.
+    fn attention(
+        &self,
+        mut e: OpenEmitter<'a>,
+        v: Value,
+        h: Value,
+        tf32: bool,
+    ) -> Result<Written<'a>, BackendError> {
+        let p = OpenAttention::recognise(&mut e, h, tf32).expect("the stage is an attention");
+        let number = |n: &Extent| self.open.symbols.eval(n);
+        let tilings = p.tilings(&number, self.processors);
+        let too_large = || unsupported("values whose extents data decide".into());
+        let [tiling, own] = tilings.ok_or_else(too_large)?;
+        let store = |e: &mut OpenEmitter<'a>| {
+            let text = e.element(v, &p.index);
+            e.store(v, &p.index, &text);
+        };
+        OpenBlock { e: &mut e, attention: &p, tiling, own, store: &store }.write();
+        let shape = [split_kv::tiles(&own), own.parts, split_kv::floats(&own)];
+        let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+        let is_split = tiling.parts > 1;
+        let words = match is_split {
+            true => "a part of a product with a normalised factor for each block",
+            false => "a tile of a product with a normalised factor for each block",
+        };
+        let grid = GridSize { blocks: own.blocks(), threads: own.threads };
+        Ok(Written { emitter: e, grid, words, parts: is_split.then_some((DType::F32, shape)) })
     }
 
     /// Whether rows are so short that a warp has one each.
@@ -258,7 +304,7 @@ impl Generator<'_> {
                 targets.push(memory.allocate(&bound.typed(v)?)?);
             }
             for target in &targets {
-                let launch = self.launch_open_stage(site, &bound, stage, *target, &memory)?;
+                let launch = self.launch_open_stage(site, &bound, stage, *target, &mut memory)?;
                 self.list(site.once).extend(launch);
             }
             if kernel.input(v).is_none() {
@@ -274,7 +320,7 @@ impl Generator<'_> {
         bound: &BoundKernel<'_>,
         stage: &OpenStage,
         target: Place,
-        memory: &StageMemory,
+        memory: &mut StageMemory,
     ) -> Result<Option<Launch>, BackendError> {
         let v = stage.value;
         let ty = bound.typed(v)?;
@@ -287,10 +333,12 @@ impl Generator<'_> {
         order.sort_unstable();
         e.unaligned = order.iter().copied().filter(|v| !memory.places[v].is_aligned()).collect();
         e.stored = order.iter().enumerate().map(|(i, v)| (*v, format!("x{i}"))).collect();
-        let Written { emitter: e, grid, words } = match &stage.schedule {
+        let Written { emitter: e, grid, words, parts } = match &stage.schedule {
             OpenSchedule::Elements => bound.elements(e, v)?,
             OpenSchedule::Rows(rows) => bound.rows(e, v, rows)?,
+            OpenSchedule::Scan => bound.scan(e, v)?,
             OpenSchedule::Product(h) => bound.product(e, v, *h, self.target.tuning.tf32)?,
+            OpenSchedule::Attention(h) => bound.attention(e, v, *h, self.target.tuning.tf32)?,
         };
         let mut signature = Signature::default();
         for of in order.iter().filter(|v| e.read.contains(v)) {
@@ -305,14 +353,26 @@ impl Generator<'_> {
             format!("GLOBAL({}) out", spelling::stored(ty.0)),
             Argument { place: target, bytes: bytes_of(&ty), dtype: ty.0, written: true },
         );
+        if let Some(parts) = &parts {
+            // Blocks read what others write.
+            let place = memory.allocate(parts)?;
+            signature.push(
+                format!("PLAIN({}) parts", spelling::stored(parts.0)),
+                Argument { place, bytes: bytes_of(parts), dtype: parts.0, written: true },
+            );
+            signature.push("PLAIN(unsigned) counts".into(), Argument::counts(parts.1[0]));
+        }
         for n in &e.numbers {
-            signature.numbers.push(bound.number(n)?);
+            signature.numbers.push(match n {
+                TakenNumber::Extent(n) => bound.number(n)?,
+                TakenNumber::Chosen(_, n) => *n,
+            });
         }
         let what = bound.kernel.program.ty(v);
         let what = format!("{}: {what}, {words}.", self.kernel_words(site.number));
         let body = FunctionBody {
             faults: e.faults,
-            registers: None,
+            registers: e.registers,
             ahead: String::new(),
             text: e.text(),
         };

@@ -3,17 +3,25 @@
 //! A kernel is generated from the plan before its symbols are bound, so that what an extent is computed from stays beside it. A kernel
 //! that cannot be is one whose code is generated for each set of extents, with the reason.
 
+mod attention;
 mod emitter;
 mod form;
 mod launches;
 mod product;
 mod program;
+mod scan;
 mod stages;
 
 use mlc_backends::symbols::SymbolBindings;
+use mlc_dsl::ir::Extent;
 use mlc_dsl::plan::Plan;
 pub use program::OpenProgram;
 pub use stages::{OpenSchedule, OpenStage, stages};
+
+/// How many tiles of so many elements an extent has.
+fn tiles_of(n: &Extent, side: i64) -> Extent {
+    (n + &Extent::from(side - 1)).floor_div(&Extent::from(side))
+}
 
 /// Where the extents of a bound plan come from.
 pub struct OpenExtents<'a> {

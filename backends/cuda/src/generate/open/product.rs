@@ -6,7 +6,8 @@
 use super::emitter::OpenEmitter;
 use super::form::{Form, Variable};
 use super::program::{OpenProgram, product};
-use crate::generate::emit::{ElementWriter, NodeScope};
+use super::tiles_of;
+use crate::generate::emit::{NodeScope, StatementWriter};
 use crate::generate::product::smem_pipeline::{THREADS, TileElement, TileLayout};
 use crate::generate::product::tile_config::{SIDE, Tiling};
 use crate::generate::product::{LEAST, Mainloop, mma, simt};
@@ -16,12 +17,15 @@ use mlc_backends::reference::code::{Int, Real, Slot};
 use mlc_backends::reference::scalar::{Monoid, RealOp};
 use mlc_dsl::ir::{DType, Extent, Value};
 
+/// Taps of a convolution at most whose elements each thread computes by itself.
+const MOST_TAPS: i64 = 64;
+
 /// A sum of products of two factors.
 pub struct Contraction {
     /// Output axes by what depends on them: both factors, the first one, the second one.
-    batch: Vec<usize>,
-    rows: Vec<usize>,
-    columns: Vec<usize>,
+    pub batch: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
     /// The reduced variables.
     over: Vec<Slot>,
     factors: [Real; 2],
@@ -52,6 +56,26 @@ impl Contraction {
     /// A value as a convolution, or as a sum of products that is worth tiles, whatever its open extents are. Its last axis is among the
     /// columns.
     pub fn recognise(kernel: &OpenProgram, v: Value) -> Option<Contraction> {
+        let (c, has_tiles) = Contraction::find(kernel, v)?;
+        (has_tiles || c.is_convolution).then_some(c)
+    }
+
+    /// A value as a sum of products that is not a convolution, whatever its extents are.
+    pub fn recognise_any_size(kernel: &OpenProgram, v: Value) -> Option<Contraction> {
+        let (c, _) = Contraction::find(kernel, v)?;
+        (!c.is_convolution).then_some(c)
+    }
+
+    /// Whether it is a convolution along one axis whose channels are apart: each of its elements has a few terms, which are side by side.
+    pub fn is_direct(&self, kernel: &OpenProgram, v: Value) -> bool {
+        let extents = extents(kernel, v, &self.over);
+        let taps: Vec<&Extent> = extents.iter().filter(|n| !n.is(1)).collect();
+        let are_few = taps.iter().all(|n| n.as_const().is_some_and(|n| n <= MOST_TAPS));
+        self.is_convolution && taps.len() <= 1 && are_few
+    }
+
+    /// A value as a sum of products, and whether it is worth tiles.
+    fn find(kernel: &OpenProgram, v: Value) -> Option<(Contraction, bool)> {
         let code = kernel.code(v)?;
         let Body::Real(Real::Reduce(sum)) = &code.body else { return None };
         let Real::Binary(RealOp::Mul, a, b) = &sum.body else { return None };
@@ -89,8 +113,8 @@ impl Contraction {
         let sizes = [size(&rows), size(&columns), deep];
         let is_worth = sizes.iter().all(|n| n.as_const().is_none_or(|n| n >= LEAST));
         let has_tiles = is_worth && !batch.contains(&last);
-        let is_one = any[0] && any[1] && (has_tiles || is_convolution);
-        is_one.then_some(Contraction { batch, rows, columns, over, factors, is_convolution })
+        let c = Contraction { batch, rows, columns, over, factors, is_convolution };
+        (any[0] && any[1]).then_some((c, has_tiles))
     }
 }
 
@@ -103,10 +127,10 @@ fn extents(kernel: &OpenProgram, v: Value, slots: &[Slot]) -> Vec<Extent> {
 }
 
 /// Axes by their variables.
-type Axes = Vec<(Variable, Extent)>;
+pub type Axes = Vec<(Variable, Extent)>;
 
 /// The elements along axes.
-fn size(axes: &Axes) -> Extent {
+pub fn size(axes: &Axes) -> Extent {
     product(&axes.iter().map(|a| a.1.clone()).collect::<Vec<_>>())
 }
 
@@ -125,9 +149,9 @@ pub struct OpenProduct {
 }
 
 /// A factor in memory: the value, and the offset of an element.
-struct InMemory {
-    value: Value,
-    offset: Form,
+pub struct InMemory {
+    pub value: Value,
+    pub offset: Form,
 }
 
 /// A factor and its tiles.
@@ -203,9 +227,8 @@ impl OpenProduct {
     ) {
         let (p, t) = (&self.mainloop, self.mainloop.tiling);
         let (tile_rows, tile_columns) = (t.rows * SIDE, t.columns * SIDE);
-        let up = |n: &Extent, by: i64| (n + &Extent::from(by - 1)).floor_div(&Extent::from(by));
         let [_, rows, columns, depth] = self.sizes();
-        let (down, across) = (up(&rows, tile_rows), up(&columns, tile_columns));
+        let (down, across) = (tiles_of(&rows, tile_rows), tiles_of(&columns, tile_columns));
         let (kind, block) = (e.index, format!("({})blockIdx.x", e.index));
         let tiles = e.number(&(&down * &across));
         let (down, across) = (e.number(&down), e.number(&across));
@@ -467,7 +490,7 @@ impl OpenProduct {
 }
 
 /// Whether so many elements along axes lie side by side from an aligned address on, wherever an access of them begins.
-fn is_aligned(e: &OpenEmitter<'_>, found: &InMemory, axes: &Axes, width: i64) -> bool {
+pub fn is_aligned(e: &OpenEmitter<'_>, found: &InMemory, axes: &Axes, width: i64) -> bool {
     let by = Extent::from(width);
     let is_multiple = |n: &Extent| n.div_exact(&by).is_some();
     let Some((last, n)) = axes.iter().rev().find(|a| !a.1.is(1)) else { return false };

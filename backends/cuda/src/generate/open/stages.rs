@@ -2,10 +2,12 @@
 //!
 //! As [`stages`](crate::generate::stages) does for known extents. Which schedule a value has depends on no extent of a run.
 
+use super::attention::OpenAttention;
 use super::emitter::{ElementAt, OpenEmitter};
 use super::form::{Form, Variable};
 use super::product::Contraction;
 use super::program::{OpenProgram, product};
+use super::scan::{OpenScan, is_running};
 use mlc_backends::reference::accelerated::affine::visitor::AffineVisitor;
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Int, Read, Real, Slot};
@@ -24,6 +26,10 @@ pub enum OpenSchedule {
     Rows(Vec<usize>),
     /// A tile of this product for each block, with what follows element by element.
     Product(Value),
+    /// A running reduction: one pass over an axis for each row.
+    Scan,
+    /// Tiles of this product, whose left factor is the softmax of another one, in one pass over the keys.
+    Attention(Value),
 }
 
 /// A launch: what it stores, and how.
@@ -78,22 +84,40 @@ impl<'k> Planner<'k> {
             self.push(v, OpenSchedule::Elements);
             return Ok(());
         }
+        if is_running(self.kernel, v) {
+            return self.running(v);
+        }
+        let (e, _, index) = self.at(v);
+        for (h, _) in e.analyse(|e| drop(e.element(v, &index))) {
+            if is_running(self.kernel, h) {
+                self.store(h)?;
+            }
+        }
         let (e, own, index) = self.at(v);
         let found = e.analyse(|e| drop(e.element(v, &index)));
-        if found.iter().any(|(h, _)| self.is_running(*h)) {
-            return Err("a running reduction's rows are cut for their extents".into());
-        }
         if let [(h, at), rest @ ..] = found.as_slice()
             && rest.iter().all(|r| *r == found[0])
             && *at == index
-            && let Some(c) = self.contraction(*h)
         {
-            if c.is_convolution {
-                return Err("a convolution's tiles are cut for its extents".into());
+            // Which unit multiplies changes nothing of what an attention is.
+            if let Some(attention) = OpenAttention::recognise(&mut self.at(*h).0, *h, false) {
+                if let Some(why) = attention.refusal() {
+                    return Err(why.into());
+                }
+                attention.needed.into_iter().try_for_each(|needed| self.store(needed))?;
+                self.push(v, OpenSchedule::Attention(*h));
+                return Ok(());
             }
-            self.factors(*h)?;
-            self.push(v, OpenSchedule::Product(*h));
-            return Ok(());
+            if let Some(c) = self.contraction(*h) {
+                let is_direct = c.is_direct(self.kernel, *h);
+                if c.is_convolution && !is_direct {
+                    return Err("a convolution's tiles are cut for its extents".into());
+                }
+                self.factors(*h)?;
+                let tiles = OpenSchedule::Product(*h);
+                self.push(v, if is_direct { OpenSchedule::Elements } else { tiles });
+                return Ok(());
+            }
         }
         if let Some(rows) = self.rows(&e, &own, &found) {
             self.push(v, OpenSchedule::Rows(rows));
@@ -122,6 +146,17 @@ impl<'k> Planner<'k> {
         Ok(())
     }
 
+    /// Stores a running reduction, behind what its terms reduce.
+    fn running(&mut self, v: Value) -> Result<(), String> {
+        let (mut e, ..) = self.at(v);
+        let Some(scan) = OpenScan::recognise(&mut e, v) else {
+            return Err("what a running reduction combines is cut for its extents".into());
+        };
+        scan.needed(&e).into_iter().try_for_each(|(h, _)| self.store(h))?;
+        self.push(v, OpenSchedule::Scan);
+        Ok(())
+    }
+
     fn push(&mut self, value: Value, schedule: OpenSchedule) {
         self.out.push(OpenStage { value, schedule });
         self.stored.insert(value);
@@ -139,7 +174,9 @@ impl<'k> Planner<'k> {
         while let Some((r, at)) = open.pop() {
             let next = e.analyse_body(r, &at);
             if next.iter().any(|(n, _)| self.contraction(*n).is_some()) {
-                return Err("attention in one pass over the keys is cut for its extents".into());
+                return Err(
+                    "what lies between two products, and takes rows, is cut for its extents".into(),
+                );
             }
             let next: Vec<ElementAt> = next.into_iter().filter(|n| !seen.contains(n)).collect();
             seen.extend(next.iter().cloned());
@@ -186,25 +223,6 @@ impl<'k> Planner<'k> {
         }
         let rows = rows.filter(|_| is_worth)?;
         Some(rows.iter().filter_map(|s| own.iter().position(|t| t == s)).collect())
-    }
-
-    /// Whether a value is a reduction of the terms up to its own place, which one pass over the axis computes.
-    fn is_running(&self, v: Value) -> bool {
-        let Some(code) = self.kernel.code(v) else { return false };
-        let over = self.kernel.reduction(v).unwrap_or_default();
-        let condition = match &code.body {
-            Body::Real(Real::Reduce(r)) => match &r.body {
-                Real::If(c, ..) => c,
-                _ => return false,
-            },
-            Body::Int(_, Int::Reduce(r)) => match &r.body {
-                Int::If(c, ..) => c,
-                _ => return false,
-            },
-            Body::Real(_) | Body::Int(..) => return false,
-        };
-        let reads = |all: &[Slot]| all.iter().any(|s| condition.reads(*s));
-        reads(&code.axes) && reads(&over)
     }
 
     /// Whether neighbours among the results read neighbours in memory, and the terms of one of them do not.

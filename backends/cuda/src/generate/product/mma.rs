@@ -3,7 +3,7 @@
 //! Register layouts are those of `MMA` in `prelude.cuh`. Accumulators have 32 bits. Where a zero point is added to an integer factor so
 //! that it fits a byte, the other factor is also multiplied with ones, which gives what a sum is too large by.
 
-use super::super::emit::{ElementWriter, Emitter, coordinates, vector_width};
+use super::super::emit::{Emitter, StatementWriter, coordinates, vector_width};
 use super::simt::open_unrolled;
 use super::smem_pipeline::{TileElement, TileLayout};
 use super::tile_config::SIDE;
@@ -20,7 +20,7 @@ pub fn fragments(p: &Mainloop) -> (i64, i64) {
 }
 
 /// Declares the place of a thread in its warp and of the warp in a tile, and the thread's sums.
-pub fn declare(e: &mut impl ElementWriter, p: &Mainloop) {
+pub fn declare(e: &mut impl StatementWriter, p: &Mainloop) {
     let (rows, columns) = fragments(p);
     e.line("int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, within = lane % 4;");
     e.line(format!("int y = warp / {ACROSS} * {} + group;", rows * 16));
@@ -52,13 +52,13 @@ fn word(f: &TileLayout, line: &str, step: &str) -> String {
 
 /// Reads four matrices of 8 by 8 elements of 16 bits, of which each lane names eight elements side by side: `line` and `step` of the
 /// first of them. Where the lines of a step lie side by side in shared memory, they are turned.
-fn four_matrices(e: &mut impl ElementWriter, f: &TileLayout, to: &str, line: &str, step: &str) {
+fn four_matrices(e: &mut impl StatementWriter, f: &TileLayout, to: &str, line: &str, step: &str) {
     let load = if f.by_step { "load_matrices_turned" } else { "load_matrices" };
     e.line(format!("{load}({to}, {} + ({}));", f.name, f.place("tile", line, step)));
 }
 
 /// Reads a fragment of 16 rows and 16 steps: its quarters are those of 8 rows and 8 steps, first along the rows.
-fn matrices_of_rows(e: &mut impl ElementWriter, left: &TileLayout) {
+fn matrices_of_rows(e: &mut impl StatementWriter, left: &TileLayout) {
     let (line, step) = match left.by_step {
         true => ("lane / 8 % 2 * 8", "lane / 16 * 8 + lane % 8"),
         false => ("lane % 16", "lane / 16 * 8"),
@@ -68,7 +68,7 @@ fn matrices_of_rows(e: &mut impl ElementWriter, left: &TileLayout) {
 }
 
 /// Reads fragments of 8 columns and 16 steps: two at once, or one of 32 steps.
-fn matrices_of_columns(e: &mut impl ElementWriter, right: &TileLayout, columns: i64) {
+fn matrices_of_columns(e: &mut impl StatementWriter, right: &TileLayout, columns: i64) {
     if columns == 1 {
         let (line, step) =
             if right.by_step { ("x", "lane") } else { ("x + lane % 8", "lane / 8 * 8") };
@@ -95,7 +95,7 @@ fn matrices_of_columns(e: &mut impl ElementWriter, right: &TileLayout, columns: 
 }
 
 /// Writes the steps of a tile.
-pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
+pub fn multiply(e: &mut impl StatementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
     let (rows, columns) = fragments(p);
     let bytes = |b: Int8Factors| {
         let [a, b] = b.types.map(|d| if d == DType::U8 { "u8" } else { "s8" });

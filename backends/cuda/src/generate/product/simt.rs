@@ -1,6 +1,6 @@
 //! SIMT mainloop: every thread reads lines of both factors and accumulates their outer product.
 
-use super::super::emit::{ElementWriter, Emitter, coordinates, vector_width};
+use super::super::emit::{Emitter, StatementWriter, coordinates, vector_width};
 use super::super::spelling as spell;
 use super::smem_pipeline::{TileElement, TileLayout};
 use super::tile_config::SIDE;
@@ -30,7 +30,14 @@ pub fn column(own: i64, double: bool, by_step: bool, i: &str) -> String {
 }
 
 /// Reads a thread's elements of some steps from `k` on into registers, at once what lies side by side.
-fn fetch(e: &mut impl ElementWriter, f: &TileLayout, to: &str, own: i64, thread: &str, steps: i64) {
+fn fetch(
+    e: &mut impl StatementWriter,
+    f: &TileLayout,
+    to: &str,
+    own: i64,
+    thread: &str,
+    steps: i64,
+) {
     let (real, double) = (f.element.name(), f.element == TileElement::Real(true));
     if !f.by_step {
         e.line("#pragma unroll");
@@ -60,13 +67,13 @@ fn fetch(e: &mut impl ElementWriter, f: &TileLayout, to: &str, own: i64, thread:
 }
 
 /// Opens a loop over parts of a thread's elements.
-pub fn open_unrolled(e: &mut impl ElementWriter, name: &str, count: i64) {
+pub fn open_unrolled(e: &mut impl StatementWriter, name: &str, count: i64) {
     e.line("#pragma unroll");
     e.open(&format!("for (int {name} = 0; {name} < {count}; ++{name})"));
 }
 
 /// Writes the steps of a tile; several at once where the steps of a line lie side by side.
-pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
+pub fn multiply(e: &mut impl StatementWriter, p: &Mainloop, left: &TileLayout, right: &TileLayout) {
     let (t, real) = (p.tiling, spell::real(p.double));
     let steps = if left.by_step && right.by_step { 1 } else { p.element.widest() };
     let depth = p.tiling.step;
@@ -85,7 +92,7 @@ pub fn multiply(e: &mut impl ElementWriter, p: &Mainloop, left: &TileLayout, rig
 }
 
 /// Declares the place of a thread in a tile, of which a warp takes four by eight threads' elements, and its sums.
-pub fn declare(e: &mut impl ElementWriter, p: &Mainloop) {
+pub fn declare(e: &mut impl StatementWriter, p: &Mainloop) {
     let (t, real) = (p.tiling, spell::real(p.double));
     e.line("int warp = threadIdx.x / 32;");
     e.line("int y = warp / 2 * 4 + threadIdx.x % 32 / 8, x = warp % 2 * 8 + threadIdx.x % 8;");

@@ -16,7 +16,7 @@ use mlc_dsl::ir::Value;
 
 /// Least elements along the axis of a scan, and of one that a block shares.
 const LEAST: i64 = 8;
-const SHARED: i64 = 64;
+pub const SHARED: i64 = 64;
 /// Threads of a block.
 const THREADS: i64 = 256;
 
@@ -38,34 +38,38 @@ enum ScanBody {
     Int(Int),
 }
 
-/// Whether a condition holds for `m` below, at and above `n`, if nothing else decides it.
-fn sides(t: &Truth, m: Slot, n: Slot) -> Option<[bool; 3]> {
+/// Whether a condition holds for a place below, at and above another one, if nothing else decides it. `factor` is 1 if the first of two
+/// integers is above the second one by as much as the first place is above the other, and -1 if it is below.
+pub fn sides(t: &Truth, factor: &dyn Fn(&Int, &Int) -> Option<i64>) -> Option<[bool; 3]> {
     let both = |a: &Truth, b: &Truth, f: &dyn Fn(bool, bool) -> bool| {
-        let (a, b) = (sides(a, m, n)?, sides(b, m, n)?);
+        let (a, b) = (sides(a, factor)?, sides(b, factor)?);
         Some([0, 1, 2].map(|i| f(a[i], b[i])))
     };
     match t {
         Truth::Const(v) => Some([*v; 3]),
         Truth::And(a, b) => both(a, b, &|a, b| a && b),
         Truth::Or(a, b) => both(a, b, &|a, b| a || b),
-        Truth::Not(a) => sides(a, m, n).map(|a| a.map(|v| !v)),
+        Truth::Not(a) => sides(a, factor).map(|a| a.map(|v| !v)),
         Truth::If(c, a, b) => {
-            let c = sides(c, m, n)?;
-            let (a, b) = (sides(a, m, n)?, sides(b, m, n)?);
+            let c = sides(c, factor)?;
+            let (a, b) = (sides(a, factor)?, sides(b, factor)?);
             Some([0, 1, 2].map(|i| if c[i] { a[i] } else { b[i] }))
         }
         Truth::Int(cmp, Sign::Signed, a, b) => {
-            let (Int::Affine(a), Int::Affine(b)) = (&**a, &**b) else { return None };
-            let apart = combine(a, b, -1)?;
-            let factor = apart.factor(m);
-            let only = apart.constant == 0 && apart.terms.len() == 2;
-            if !only || factor.abs() != 1 || apart.factor(n) != -factor {
-                return None;
-            }
+            let factor = factor(a, b)?;
             Some([-1, 0, 1].map(|v| cmp.holds(v * factor, 0)))
         }
         _ => None,
     }
+}
+
+/// By how much the difference of two linear forms grows with that of two variables, if it is that difference or the opposite.
+fn factor(a: &Int, b: &Int, m: Slot, n: Slot) -> Option<i64> {
+    let (Int::Affine(a), Int::Affine(b)) = (a, b) else { return None };
+    let apart = combine(a, b, -1)?;
+    let factor = apart.factor(m);
+    let is_only = apart.constant == 0 && apart.terms.len() == 2;
+    (is_only && factor.abs() == 1 && apart.factor(n) == -factor).then_some(factor)
 }
 
 impl Scan {
@@ -122,7 +126,7 @@ impl Scan {
         let axes = &kernel.code(v)?.axes;
         let place = |axis: &usize| {
             (axes[*axis].1 == *count && !is_read(slots[*axis]))
-                .then(|| sides(&condition, *m, slots[*axis]))
+                .then(|| sides(&condition, &|a, b| factor(a, b, *m, slots[*axis])))
                 .flatten()
         };
         let (axis, sides) = (0..slots.len()).find_map(|axis| Some((axis, place(&axis)?)))?;
@@ -219,12 +223,7 @@ impl Scan {
         name: &str,
     ) {
         let ty = kernel.program.ty(v);
-        let text = match self.kind {
-            ScalarKind::Int(Some(of)) => spell::wrapped(ty.dtype, &spell::wrapped(of, name)),
-            ScalarKind::Int(None) => spell::wrapped(ty.dtype, name),
-            ScalarKind::Real(true) if ty.dtype.size() < 8 => format!("(float){name}"),
-            ScalarKind::Real(_) => name.into(),
-        };
+        let text = self.kind.stored(ty.dtype, name);
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let shape = ty.known_shape().unwrap_or_default();
         let offset = offset_of(&shape, &index).expect("its bytes are an `i64`");

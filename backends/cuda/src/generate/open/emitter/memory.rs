@@ -3,7 +3,7 @@
 use super::super::form::Form;
 use super::super::program::product;
 use super::{Known, OpenEmitter};
-use crate::generate::emit::{BoundsCheck, ElementWriter, NodeScope, checked};
+use crate::generate::emit::{BoundsCheck, ElementWriter, NodeScope, StatementWriter, checked};
 use crate::generate::spelling::{self as spell, ScalarKind};
 use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Read, Real};
@@ -90,7 +90,7 @@ impl OpenEmitter<'_> {
     }
 
     /// The value that the node reads as its input of this number.
-    pub(super) fn source(&self, scope: NodeScope, input: usize) -> Value {
+    pub fn source(&self, scope: NodeScope, input: usize) -> Value {
         self.kernel.program.node(scope.node.node).args[input]
     }
 

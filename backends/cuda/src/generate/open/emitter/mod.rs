@@ -7,7 +7,7 @@ mod memory;
 
 use super::form::{Form, Variable};
 use super::program::{OpenProgram, product};
-use crate::generate::emit::{ElementWriter, NodeScope, parts_name};
+use crate::generate::emit::{ElementWriter, NodeScope, StatementWriter, parts_name};
 use crate::generate::kernel::computes_in_double;
 use crate::generate::scopes::Scopes;
 use crate::generate::spelling::{self as spell, ScalarKind};
@@ -45,6 +45,15 @@ impl RowThreads {
     }
 }
 
+/// A number that a function takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakenNumber {
+    /// An open extent, which is evaluated at a launch.
+    Extent(Extent),
+    /// One that is chosen for a run: what it is, and the number.
+    Chosen(&'static str, i64),
+}
+
 /// Writes the statements of one function.
 #[derive(Clone)]
 pub struct OpenEmitter<'k> {
@@ -61,8 +70,10 @@ pub struct OpenEmitter<'k> {
     pub faults: bool,
     /// The number of the kernel's first node in fault records.
     pub first_node: usize,
+    /// Registers of a thread, if not the default.
+    pub registers: Option<u32>,
     /// What the function takes as numbers.
-    pub numbers: Vec<Extent>,
+    pub numbers: Vec<TakenNumber>,
     /// The index variables: how many values each takes.
     counts: Vec<Extent>,
     lines: Vec<String>,
@@ -99,6 +110,7 @@ impl<'k> OpenEmitter<'k> {
             unaligned: BTreeSet::new(),
             faults: false,
             first_node: 0,
+            registers: None,
             numbers: vec![],
             counts: vec![],
             lines: vec![],
@@ -134,14 +146,24 @@ impl<'k> OpenEmitter<'k> {
     pub fn number(&mut self, n: &Extent) -> String {
         match n.as_const() {
             Some(n) => spell::int(n),
-            None => format!("{}{}", if self.index == "int" { "n" } else { "m" }, self.taken(n)),
+            None => self.name_of(TakenNumber::Extent(n.clone())),
         }
     }
 
-    /// The place of an open extent among the numbers of the function.
-    fn taken(&mut self, n: &Extent) -> usize {
-        self.numbers.iter().position(|known| known == n).unwrap_or_else(|| {
-            self.numbers.push(n.clone());
+    /// A number that is chosen for a run, by what it is.
+    pub fn chosen(&mut self, what: &'static str, n: i64) -> String {
+        self.name_of(TakenNumber::Chosen(what, n))
+    }
+
+    /// The name of a number that the function takes, in the type of index variables.
+    fn name_of(&mut self, n: TakenNumber) -> String {
+        format!("{}{}", if self.index == "int" { "n" } else { "m" }, self.taken(n))
+    }
+
+    /// The place of a number among those of the function.
+    fn taken(&mut self, n: TakenNumber) -> usize {
+        self.numbers.iter().position(|known| *known == n).unwrap_or_else(|| {
+            self.numbers.push(n);
             self.numbers.len() - 1
         })
     }
@@ -414,7 +436,7 @@ impl<'k> OpenEmitter<'k> {
     }
 }
 
-impl ElementWriter for OpenEmitter<'_> {
+impl StatementWriter for OpenEmitter<'_> {
     fn line(&mut self, text: impl AsRef<str>) {
         self.lines.push(format!("{}{}", "  ".repeat(self.depth), text.as_ref()));
     }
@@ -430,7 +452,9 @@ impl ElementWriter for OpenEmitter<'_> {
         self.scopes.close();
         self.line("}");
     }
+}
 
+impl ElementWriter for OpenEmitter<'_> {
     fn local(&mut self) -> String {
         self.locals += 1;
         format!("v{}", self.locals)
@@ -445,7 +469,9 @@ impl ElementWriter for OpenEmitter<'_> {
         let form = self.of_slot(slot).cloned().expect("a variable of the code is bound");
         match form.as_number() {
             // A number may be more than an index is.
-            Some(n) if n.as_const().is_none() => format!("m{}", self.taken(n)),
+            Some(n) if n.as_const().is_none() => {
+                format!("m{}", self.taken(TakenNumber::Extent(n.clone())))
+            }
             _ => self.form(&form),
         }
     }
