@@ -15,7 +15,7 @@ import pytest
 
 import mlc_rewrite as mlc
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: its wheels bring gigabytes, so that it is tested where it is installed already")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: its wheels bring gigabytes: `TORCH=1 scripts/python-check` installs it")
 pytest.importorskip("onnxscript")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
