@@ -2,6 +2,7 @@
 
 use super::{ByteStrip, sums_of};
 use crate::block_quantized::panels::LANES;
+use mlc_vector::arrays::array;
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -61,7 +62,7 @@ fn four(x: &[i8]) -> int8x16_t {
 #[inline(always)]
 fn words(w: &[u32; LANES]) -> [uint8x16_t; VECTORS] {
     // SAFETY: each vector is four words of sixteen.
-    std::array::from_fn(|i| unsafe { vreinterpretq_u8_u32(vld1q_u32(w.as_ptr().add(4 * i))) })
+    array(|i| unsafe { vreinterpretq_u8_u32(vld1q_u32(w.as_ptr().add(4 * i))) })
 }
 
 /// The lanes of vectors of sums.
