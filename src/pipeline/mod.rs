@@ -14,6 +14,7 @@ mod result;
 mod search;
 pub mod selfcheck;
 pub mod sized_prices;
+mod subnormals;
 pub(crate) mod verified;
 mod widen;
 

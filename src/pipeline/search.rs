@@ -3,10 +3,11 @@
 use crate::error::Error;
 use crate::pipeline::evaluation::{Candidate, Evaluation, distinct, stored};
 use crate::pipeline::laws::active_laws;
-use crate::pipeline::options::{Objective, Options};
+use crate::pipeline::options::{Fp, Objective, Options};
 use crate::pipeline::planning::target;
 use crate::pipeline::report::{Clock, kernels, peak_process_bytes, report};
 use crate::pipeline::result::{Found, Optimized, Searched};
+use crate::pipeline::subnormals;
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::{CallId, Library};
 use mlc_dsl::pattern::{is_early, is_normal};
@@ -107,6 +108,9 @@ pub fn search(source: Program, library: &Arc<Library>, options: &Options) -> Res
         // Candidates are bounded and a block's cut is not crossed: the plan has the last word.
         notes.push("the program as read is the best found: it is kept".to_string());
         chosen = plain.clone();
+    }
+    if options.fp != Fp::Exact {
+        notes.extend(subnormals::flush(&mut chosen.plan.program, library).note());
     }
     clock.stage("plan");
     let program = chosen.plan.program.clone();

@@ -1,0 +1,175 @@
+//! Subnormal weights: numbers below the smallest normal one, which training with weight decay leaves where a channel is dead.
+//!
+//! Many processors take some hundred cycles for a product with one of them, which can make a convolution fifty times as slow. What a constant
+//! is multiplied by and added to in sums loses at most the smallest normal number times the other operand when they are zeros, which the
+//! [contract of `reorder`](../../docs/decisions/0015-rounding-errors.md) admits. Constants that anything else reads stay: a logarithm knows
+//! them from zero.
+
+use mlc_dsl::expr::{BinaryOp, ExprKind};
+use mlc_dsl::ir::unfold::definition;
+use mlc_dsl::ir::{DType, NodeKind, Program, Tensor};
+use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
+
+/// What was set to zero.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// How many numbers.
+    pub numbers: usize,
+    /// Of how many constants.
+    pub constants: usize,
+}
+
+impl Flushed {
+    /// What the report says of it; nothing if nothing was set to zero.
+    pub fn note(&self) -> Option<String> {
+        let Flushed { numbers, constants } = self;
+        (*numbers > 0).then(|| {
+            format!(
+                "{numbers} subnormal numbers of {constants} weights are zeros in the result (`--fp exact` keeps them): \
+                 many processors take a hundred cycles for each product with one"
+            )
+        })
+    }
+}
+
+/// Sets the subnormal numbers of constants to zero that only sums and products read.
+pub fn flush(program: &mut Program, library: &Library) -> Flushed {
+    let linear = linear_in(program, library);
+    let mut done = Flushed::default();
+    for at in 0..program.nodes.len() {
+        let NodeKind::Const(c) = program.nodes[at].kind else { continue };
+        if !linear[at] {
+            continue;
+        }
+        if let Some((tensor, numbers)) = without_subnormals(program.consts.get(c)) {
+            program.nodes[at].kind = NodeKind::Const(program.consts.intern(tensor));
+            done.numbers += numbers;
+            done.constants += 1;
+        }
+    }
+    done
+}
+
+/// For each node, whether everything that reads it, views aside, only adds and multiplies it.
+fn linear_in(program: &Program, library: &Library) -> Vec<bool> {
+    let mut linear = vec![true; program.nodes.len()];
+    program.outputs.iter().for_each(|(_, v)| linear[v.node.0 as usize] = false);
+    // What reads a node comes after it.
+    for at in (0..program.nodes.len()).rev() {
+        let NodeKind::Apply(call, _) = program.nodes[at].kind else { continue };
+        for (i, arg) in program.nodes[at].args.iter().enumerate() {
+            let kept = match library.call(call).class {
+                OpClass::View => linear[at],
+                _ => is_linear(program, library, at, call, i),
+            };
+            linear[arg.node.0 as usize] &= kept;
+        }
+    }
+    linear
+}
+
+/// Whether an application only adds and multiplies an argument.
+fn is_linear(program: &Program, library: &Library, at: usize, call: CallId, arg: usize) -> bool {
+    let callable = library.call(call);
+    match (&callable.kind, callable.class) {
+        (_, OpClass::Contraction) => true,
+        (CallKind::Op(meanings), OpClass::Pointwise) => {
+            meanings.iter().all(|m| match &m.value.kind {
+                ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, a, b) => {
+                    [a, b].iter().all(|e| matches!(e.kind, ExprKind::Read(_)))
+                }
+                _ => false,
+            })
+        }
+        (CallKind::Def(_), _) => {
+            let node = &program.nodes[at];
+            let NodeKind::Apply(_, attrs) = &node.kind else { return false };
+            let types: Vec<_> = node.args.iter().map(|a| program.ty(*a)).collect();
+            let Ok(body) = definition(library, call, attrs, &types) else { return false };
+            let input = |k: u32| body.nodes.iter().position(|n| n.kind == NodeKind::Input(k));
+            input(arg as u32).is_none_or(|input| linear_in(&body, library)[input])
+        }
+        _ => false,
+    }
+}
+
+/// The same constant without subnormal numbers, and how many it had; nothing if it had none. Those of 16 bits are computed with as `f32`, where
+/// they are normal.
+fn without_subnormals(tensor: &Tensor) -> Option<(Tensor, usize)> {
+    if tensor.dtype() != DType::F32 || tensor.unread().is_some() {
+        return None;
+    }
+    let values = tensor.to_f32();
+    let numbers = values.iter().map(|v| usize::from(v.is_subnormal())).sum();
+    if numbers == 0 {
+        return None;
+    }
+    let kept = values.iter().map(|v| if v.is_subnormal() { 0.0f32.copysign(*v) } else { *v });
+    let flushed = Tensor::from_f32(tensor.shape().to_vec(), kept.collect());
+    Some((flushed.computed_from([tensor]), numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stdlib;
+    use mlc_dsl::ir::build::Builder;
+    use mlc_dsl::ir::{Type, Value};
+
+    const WEIGHTS: [f32; 4] = [1e-40, -1e-45, 0.5, f32::MIN_POSITIVE];
+
+    /// What is left of the weights where a program of `x` and `w`, both 2x2, reads them so.
+    fn left(
+        make: impl FnOnce(&dyn Fn(&str) -> CallId, &mut Builder<'_>, Value, Value) -> Value,
+    ) -> Vec<f32> {
+        let library = stdlib::shipped();
+        let mut b = Builder::new(&library);
+        let x = b.input("x", Type::known(DType::F32, &[2, 2]));
+        let w = b.constant(Tensor::from_f32(vec![2, 2], WEIGHTS.to_vec()).named("w"));
+        let call = |name: &str| library.find(name).expect("shipped");
+        let y = make(&call, &mut b, x, w);
+        let mut program = b.finish(vec![("y".into(), y)]);
+        let done = flush(&mut program, &library);
+        let constants = program.nodes.iter().filter_map(|n| match n.kind {
+            NodeKind::Const(c) => Some(program.consts.get(c).to_f32().to_vec()),
+            NodeKind::Input(_) | NodeKind::Apply(..) => None,
+        });
+        let left: Vec<f32> = constants.flatten().collect();
+        assert_eq!(done.numbers, if left == WEIGHTS { 0 } else { 2 });
+        left
+    }
+
+    #[test]
+    fn weights_of_products_and_summands_lose_them() {
+        let zeros = [0.0, 0.0, 0.5, f32::MIN_POSITIVE];
+        for op in ["matmul", "add", "sub", "mul"] {
+            let own = left(|call, b, x, w| b.apply(call(op), &[], &[x, w]).expect("types")[0]);
+            assert_eq!(own, zeros, "{op}");
+            assert!(own[1].is_sign_negative());
+        }
+        let through_a_view = left(|call, b, x, w| {
+            let perm = Some(mlc_dsl::ir::Attr::ints([1, 0]));
+            let t = b.apply(call("transpose"), &[perm], &[w]).expect("types")[0];
+            b.apply(call("matmul"), &[], &[x, t]).expect("types")[0]
+        });
+        assert_eq!(through_a_view, zeros);
+    }
+
+    #[test]
+    fn what_anything_else_reads_keeps_them() {
+        for op in ["div", "maximum", "pow"] {
+            assert_eq!(
+                left(|call, b, x, w| b.apply(call(op), &[], &[x, w]).expect("types")[0]),
+                WEIGHTS,
+                "{op}"
+            );
+        }
+        let also_in_a_logarithm = left(|call, b, x, w| {
+            let product = b.apply(call("matmul"), &[], &[x, w]).expect("types")[0];
+            let log = b.apply(call("log"), &[], &[w]).expect("types")[0];
+            b.apply(call("add"), &[], &[product, log]).expect("types")[0]
+        });
+        assert_eq!(also_in_a_logarithm, WEIGHTS);
+        assert_eq!(left(|_, _, _, w| w), WEIGHTS);
+    }
+}
