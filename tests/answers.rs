@@ -17,7 +17,7 @@ fn answer(command: &str) -> String {
     let out = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"))
         .args(command.split_whitespace())
         .current_dir(root())
-        // What this machine was calibrated to is not known there.
+        // Times of this machine are not known there.
         .env("XDG_DATA_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/answers"))
         .output()
         .expect("the binary starts");
