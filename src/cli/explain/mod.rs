@@ -51,7 +51,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "question")]
     replay: bool,
     /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. The
-    /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
+    /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times. Of two models: both, with what
+    /// is equal linked and what differs marked.
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at", "question"])]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -155,15 +156,19 @@ fn draw(
     explanation: &Explanation,
     to: &Path,
 ) -> anyhow::Result<()> {
-    // Many files are called alike: the folder tells them apart.
-    let parts: Vec<_> = Path::new(&args.what).iter().rev().take(2).collect();
-    let title: Vec<_> = parts.iter().rev().map(|p| p.to_string_lossy()).collect();
-    let title = title.join("/");
+    let title = title(Path::new(&args.what));
     let measured = args.tuning.measure.is_some().then(|| optimized.kernel_times()).transpose()?;
     let measured = measured.flatten();
     let gains = args.gains.then_some(explanation);
     let asked = Asked { title: &title, raw: None, measured: measured.as_deref(), gains };
     Ok(mlc_files::write(to, optimized.html_of(&asked)?.as_bytes())?)
+}
+
+/// What a file is called on a page. Many are called alike: the folder tells them apart.
+fn title(path: &Path) -> String {
+    let parts: Vec<_> = path.iter().rev().take(2).collect();
+    let title: Vec<_> = parts.iter().rev().map(|p| p.to_string_lossy()).collect();
+    title.join("/")
 }
 
 /// What is said of a node that the program as read does not have.

@@ -16,7 +16,7 @@ const WIDEST: i32 = 196;
 
 /// A graph whose boxes are items of a list, in an order in which edges lead on.
 #[derive(Debug, Default)]
-pub(super) struct Graph {
+pub(in crate::explain) struct Graph {
     pub widths: Vec<i32>,
     /// What boxes are when their names are left out.
     pub looks: Vec<u64>,

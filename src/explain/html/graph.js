@@ -160,6 +160,7 @@ class Pane {
     }
     const [, x, layer] = this.view.boxes[this.boxAt.get(item)];
     const { sheet, zoom } = this;
+    this.isPlaced ||= sheet.clientWidth > 0;
     const [left, top] = [(x + SIDE) * zoom, (topOf(layer) + BOX / 2) * zoom];
     const isSeen = left > sheet.scrollLeft + 40 && left < sheet.scrollLeft + sheet.clientWidth - 40
       && top > sheet.scrollTop + 20 && top < sheet.scrollTop + sheet.clientHeight - 20;

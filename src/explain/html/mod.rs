@@ -8,6 +8,8 @@ mod drawn;
 pub(super) mod errors;
 pub(super) mod laws;
 mod layout;
+mod nodes;
+mod pair;
 mod planned;
 pub(super) mod prices;
 mod read;
@@ -30,6 +32,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::cost::target::{TargetPrices, VIEW};
 use mlc_onnx::RawModel;
+pub(super) use pair::page as pair_page;
 use planned::Link;
 use prices::{Kernels, Other};
 use read::LeftOut;
@@ -41,10 +44,12 @@ use steps::{Drawing, Step};
 
 const HTML: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
-/// One script, in the order in which its parts use each other.
-const SCRIPT: [&str; 5] = [
-    include_str!("base.js"),
-    include_str!("graph.js"),
+/// What all pages begin their script with; parts stand in the order in which they use each other.
+const COMMON: [&str; 3] =
+    [include_str!("base.js"), include_str!("graph.js"), include_str!("frame.js")];
+/// The rest of the page of one model.
+const SCRIPT: [&str; 4] = [
+    include_str!("sides.js"),
     include_str!("panel.js"),
     include_str!("tables.js"),
     include_str!("page.js"),
@@ -194,11 +199,12 @@ pub fn page(
         searches: history(o, library),
         barred: laws::barred(o, library, options),
     };
-    Ok(written(asked.title, &page))
+    let script: Vec<&str> = COMMON.into_iter().chain(SCRIPT).collect();
+    Ok(written(asked.title, "explained", &script, &page))
 }
 
-/// The page with its data, which no text in them can leave.
-fn written(title: &str, page: &Page<'_>) -> String {
+/// A page with its data, which no text in them can leave.
+fn written(title: &str, what: &str, script: &[&str], page: &impl Serialize) -> String {
     let data = serde_json::to_string(page).unwrap_or_else(|e| panic!("it has no odd keys: {e}"));
     // In JSON a less-than sign is only in strings.
     let data = data.replace('<', "\\u003c");
@@ -211,7 +217,8 @@ fn written(title: &str, page: &Page<'_>) -> String {
         match name {
             "title" => out.push_str(&escaped(title)),
             "css" => out.push_str(CSS),
-            "script" => SCRIPT.iter().for_each(|part| out.push_str(part)),
+            "what" => out.push_str(what),
+            "script" => script.iter().for_each(|part| out.push_str(part)),
             _ => out.push_str(&data),
         }
         rest = after;
