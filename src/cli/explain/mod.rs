@@ -1,6 +1,5 @@
 //! `explain MODEL | LAW`.
 
-mod at;
 mod questions;
 mod two_models;
 
@@ -9,12 +8,11 @@ use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
 use crate::cli::completing;
-use crate::explain::{Asked, Explanation};
+use crate::explain::{Asked, Explanation, Place};
 use crate::optimizer::{OptimizedModel, Optimizer};
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
-use at::Place;
 use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
 use mlc_files::Named;
@@ -96,7 +94,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&reads, &writes)?;
     let mut model = load_for(&path, &args.common, &args.shapes)?;
     explain::name_all(&mut model.program, &model.library);
-    let place = args.at.as_deref().map(|at| at::find(&model, at)).transpose()?;
+    let place = args.at.as_deref();
+    let place = place.map(|at| explain::place(&model.program, &model, at)).transpose()?;
     if let Some(Place { node: None, told }) = &place {
         args.common.report(&Told { notes: told })?;
         args.common.screen.print_wrapped(&lines(told))?;

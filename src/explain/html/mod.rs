@@ -4,6 +4,7 @@
 //! The page loads nothing, holds no weights, and is the same for the same result. All that it says is computed here; its script
 //! draws and searches.
 
+mod bodies;
 mod drawn;
 pub(super) mod errors;
 pub(super) mod laws;
@@ -25,6 +26,7 @@ use crate::pipeline::Optimized;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::svg::escaped;
+use bodies::Body;
 use drawn::Drawn;
 use errors::Runs;
 use laws::{Barred, Law};
@@ -38,7 +40,7 @@ use prices::{Kernels, Other};
 use read::LeftOut;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use steps::{Drawing, Step};
 
@@ -87,6 +89,8 @@ struct Page<'a> {
     /// Steps that are told without a drawing since there are too many.
     undrawn: usize,
     left_out: Vec<LeftOut>,
+    /// By the node that holds them.
+    bodies: BTreeMap<String, Vec<Body>>,
     searches: Vec<Search>,
     barred: Vec<Barred>,
 }
@@ -196,6 +200,7 @@ pub fn page(
         drawings: steps.drawings,
         undrawn: steps.undrawn,
         left_out,
+        bodies: asked.raw.map(bodies::bodies).unwrap_or_default(),
         searches: history(o, library),
         barred: laws::barred(o, library, options),
     };

@@ -87,6 +87,7 @@ function nodePanel(i) {
     kept ? [el("h3", {}, "Computed by"), some(item.kernels, kernelLink)] : null,
     !kept && near.length ? [el("h3", {}, "Its place was taken by"), some(near, kernelLink)] : null,
     item.region === null ? null : region(item.region),
+    bodiesOf(bodiesNamed(item.name)),
     item.text.length ? [el("h3", {}, "Read as"), el("pre", {}, item.text.join("\n"))] : null,
   ];
 }
@@ -138,6 +139,23 @@ function lawPanel(i) {
   ];
 }
 
+const bodiesNamed = (name) => (Object.hasOwn(data.bodies, name) ? data.bodies[name] : []);
+
+// The bodies of a node, as the file has them: folded, and drawn when they are opened.
+function bodiesOf(bodies, title = "Its bodies") {
+  if (!bodies.length) return null;
+  const one = (body) => {
+    const holder = el("div", {});
+    const draw = () => {
+      if (holder.firstChild) return;
+      holder.append(body.drawn ? drawnTerm(body.drawn, `${body.name}: ${plural(body.nodes, "node")}`) : el("p", { class: "faint" }, "It is too large to be drawn here."));
+      body.inner.forEach(([name, inner]) => holder.append(...bodiesOf(inner, `Bodies of ${name}`)));
+    };
+    return el("details", { class: "body", ontoggle: draw }, el("summary", {}, `${body.name}: ${plural(body.nodes, "node")}`), holder);
+  };
+  return [el("h3", {}, title), ...bodies.map(one)];
+}
+
 function leftOutPanel(i) {
   const it = data.left_out[i];
   return [
@@ -146,6 +164,7 @@ function leftOutPanel(i) {
     el("p", {}, el("b", {}, it.op)),
     el("p", {}, "Left out when the model was read: ", marked(it.why), "."),
     it.node !== null ? [el("h3", {}, "See"), nodeLink(it.node)] : null,
+    bodiesOf(bodiesNamed(it.name)),
   ];
 }
 
