@@ -5,10 +5,10 @@ const heatOf = (k) => (longest > 0 ? Math.sqrt(timeOf(k) / longest) : 0);
 const panes = {
   model: new Pane({
     title: "The model as read", name: "node", drawn: data.model.drawn,
-    look: (i) => ({
-      lines: [model[i].op, lastPart(model[i].name)], kind: model[i].state, heat: 0,
-      title: `${model[i].name}: ${model[i].op} ${model[i].ty}`,
-    }),
+    look: (i) => {
+      const op = keptAsItIs.has(i) ? `${data.left_out[keptAsItIs.get(i)].op}, kept as it is` : model[i].op;
+      return { lines: [op.split(",")[0], lastPart(model[i].name)], kind: model[i].state, heat: 0, title: `${model[i].name}: ${op} ${model[i].ty}` };
+    },
     legend: legendOf(["", "kept"], ["gone", "gone"], ["known", "computed before the first run"], ["end", "input, output"]),
     pick: (i, isSecond) => pick({ kind: "node", at: i }, isSecond),
   }),
@@ -51,6 +51,10 @@ function choose(what) {
     put(left, law.steps.flatMap((s) => data.steps[s].nodes), "strong");
     put(right, kernels.filter((k) => planned[k].region !== null && regions.has(planned[k].region)), "weak");
   }
+  if (what?.kind === "read") {
+    const { node, inputs } = data.left_out[what.at];
+    put(left, node === null ? inputs : [node, ...inputs], "strong");
+  }
   const leftFirst = what?.kind === "node" ? what.at : firstOf(left);
   const rightFirst = what?.kind === "kernel" ? what.at : firstOf(right);
   panes.model.mark(left, what?.kind === "node" ? what.at : null);
@@ -59,9 +63,11 @@ function choose(what) {
   if (rightFirst !== undefined) panes.planned.reveal(rightFirst);
 }
 
+const isBox = (what) => what?.kind === "node" || what?.kind === "kernel";
+
 // A box was clicked: the second of two that are compared, or one to be told of.
 function pick(what, isSecond) {
-  if ((isSecond && chosen && chosen.kind !== "law") || first) {
+  if ((isSecond && isBox(chosen)) || first) {
     const one = first ?? chosen;
     first = null;
     location.hash = `#compare=${[one, what].map((x) => `${x.kind}:${x.at}`).join(",")}`;
@@ -73,7 +79,7 @@ function pick(what, isSecond) {
 // The next box that is clicked is held against the one that is chosen, or against the one before it.
 function compare() {
   show("graph");
-  if (chosen && chosen.kind !== "law") {
+  if (isBox(chosen)) {
     first = chosen;
     fill(crumbs(), el("h2", {}, "Compare"), el("p", {}, `${nameOf(first)} with … click another box, on either side.`));
   } else {
@@ -89,7 +95,7 @@ function follow() {
   if (kind === "view" && name in VIEWS) { show(name); return; }
   if (kind === "node" && modelByName.has(name)) { tell({ kind, at: modelByName.get(name) }, nodePanel); return; }
   const left = data.left_out.findIndex((l) => l.name === name);
-  if ((kind === "node" || kind === "read") && left >= 0) { keepGraph(); choose(null); fill(leftOutPanel(left)); return; }
+  if ((kind === "node" || kind === "read") && left >= 0) { keepGraph(); choose({ kind: "read", at: left }); fill(leftOutPanel(left)); return; }
   if (kind === "kernel" && planned[at] !== undefined && name !== "") { tell({ kind, at }, kernelPanel); return; }
   if (kind === "law" && lawByName.has(name)) { tell({ kind, at: lawByName.get(name) }, lawPanel); return; }
   if (kind === "compare") {

@@ -110,5 +110,5 @@ function walk(by) {
 // The verdict in a line, with the first difference.
 const headline = comparison.regions.length
   ? [": ", summaryOf(comparison.regions[0])]
-  : `: ${comparison.equal} of ${plural(comparison.values, "value")} of the second model are values of the first`;
+  : comparison.answer === "equal" ? ": every output of the second model is proved to be that of the first" : "";
 begin([el("b", { class: answerClass }, capital(data.headline)), headline].flat(), { n: () => walk(1), p: () => walk(-1) });

@@ -111,7 +111,7 @@ function proofsOf(list) {
     steps(all.flatMap((p) => p.steps)),
   ];
 }
-const roundedLine = ([name, off]) => [el("code", {}, name), ` is ${scientific(off)} of its largest element apart`];
+const roundedLine = ([name, off]) => [el("code", {}, name), off === 0 ? " has the same numbers" : ` is ${scientific(off)} of its largest element apart`];
 
 function itemPanel(side, i) {
   const item = items[side][i];
@@ -187,11 +187,11 @@ function lawView() {
 function aloneView() {
   const rows = items.flatMap((all, side) => all.map((item, i) => ({ item, i, side }))).filter(({ item }) => ["alone", "open", "differs"].includes(item.state));
   return [
-    el("h2", {}, "What has only one of them?"),
-    el("p", {}, "Nodes whose value the other model is not known to have: parts of what is computed otherwise there, and of places that differ."),
+    el("h2", {}, "Which nodes have no partner?"),
+    el("p", {}, "Nodes whose value the other model is not known to have: parts of what is computed otherwise there, which need no partner where what they lead to is proved equal, and of places that differ."),
     filtered([["node"], ["model"], ["operator", "whole"], ["what it is"]], rows.map(({ item, i, side }) => ({
       text: `${item.name} ${item.op} ${WHICH[side]}`, pick: () => go(KINDS[side], item.name),
-      cells: () => [itemLink(side, i), WHICH[side], item.op, STATES[item.state]],
+      cells: () => [itemLink(side, i), WHICH[side], item.op, { alone: "on the way", open: "not proved", differs: "differs" }[item.state]],
     })), "Filter nodes"),
   ];
 }
@@ -217,10 +217,12 @@ function outputsView() {
 function overview() {
   const question = (text, ...answer) => el("section", { class: "question" }, el("h3", {}, text), answer);
   const more = (name, text) => el("p", {}, el("button", { type: "button", class: "link", onclick: () => go("view", name) }, text));
-  const aside = comparison.regions.length ? ", if the places that are marked are left aside" : "";
+  const counted = `${comparison.equal} of ${plural(comparison.values, "value")} that the second model computes are values of the first`;
+  const rest = comparison.equal < comparison.values ? "; the others are steps on the way to these" : "";
   return [
     el("h2", { class: answerClass }, capital(data.headline)),
-    el("p", {}, `${comparison.equal} of ${plural(comparison.values, "value")} that the second model computes are values of the first${aside}.`),
+    comparison.answer === "equal" ? el("p", {}, `Every output of the second model is proved to be that of the first. ${counted}${rest}.`)
+      : el("p", {}, `${counted}, if the places that are marked are left aside.`),
     comparison.notes.map((n) => el("p", { class: "note" }, marked(n))),
     comparison.regions.length ? question("Where do they differ?", some(comparison.regions.map((_, p) => p), (p) => [placeLink(p), ": ", el("code", {}, placeName(p)), ". ", summaryOf(comparison.regions[p])], 5), more("places", "All places")) : null,
     question("Which laws make the rest equal?", data.laws.length ? some([...data.laws].sort((x, y) => y.equations - x.equations), (l) => [lawLink(l.name), " ", classTag(l.class)], 5) : el("p", {}, "None are needed: the same operators read the same values."), data.laws.length ? more("laws", "All laws, with their steps") : null),

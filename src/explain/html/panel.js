@@ -83,7 +83,7 @@ function nodePanel(i) {
     crumbs(compareButton()),
     el("h2", {}, item.name),
     el("p", {}, el("b", {}, item.op), el("span", { class: "faint" }, `  ${item.ty}`)),
-    el("p", {}, item.state === "kept" && fused ? "Kept: a kernel of the result computes its value together with other nodes." : STATES[item.state]),
+    keptAsItIs.has(i) ? keptPanel(data.left_out[keptAsItIs.get(i)]) : el("p", {}, item.state === "kept" && fused ? "Kept: a kernel of the result computes its value together with other nodes." : STATES[item.state]),
     kept ? [el("h3", {}, "Computed by"), some(item.kernels, kernelLink)] : null,
     !kept && near.length ? [el("h3", {}, "Its place was taken by"), some(near, kernelLink)] : null,
     item.region === null ? null : region(item.region),
@@ -155,6 +155,12 @@ function bodiesOf(bodies, title = "Its bodies") {
   };
   return [el("h3", {}, title), ...bodies.map(one)];
 }
+
+// A node that is kept as it is, of which only the results are drawn.
+const keptPanel = (it) => [
+  el("p", {}, "A result of ", link("read", it.name), ` (${it.op}), which is kept as it is: the rest of the model is optimised around it.`),
+  bodiesOf(bodiesNamed(it.name)),
+];
 
 function leftOutPanel(i) {
   const it = data.left_out[i];

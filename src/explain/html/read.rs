@@ -45,6 +45,8 @@ pub(super) struct LeftOut {
     pub why: String,
     /// The node that computes its value, if there is one.
     pub node: Option<usize>,
+    /// Its results that are inputs of what is drawn, since it is kept as it is.
+    pub inputs: Vec<usize>,
 }
 
 /// The model's side of the page.
@@ -107,11 +109,12 @@ pub(super) fn left_out(raw: &RawModel, library: &Library, side: &ModelSide) -> V
     let Ok(read) = read_each(raw, library, &missing) else { return vec![] };
     let makers = Makers::new(raw);
     let told = missing.iter().zip(read).map(|(node, results)| {
-        let mut of = None;
+        let (mut of, mut inputs) = (None, vec![]);
         let mut why: Vec<String> = Vec::new();
         for (result, read) in results {
-            let is_input = |&i: &usize| side.items[i].state == State::Input;
-            if side.known.get(&result).is_some_and(is_input) {
+            let is_input = |i: &usize| side.items[*i].state == State::Input;
+            if let Some(input) = side.known.get(&result).copied().filter(is_input) {
+                inputs.push(input);
                 why.push(format!("`{}` is kept as it is, and an input of what is shown here: the rest is optimised around it", shown(&result)));
                 continue;
             }
@@ -120,7 +123,7 @@ pub(super) fn left_out(raw: &RawModel, library: &Library, side: &ModelSide) -> V
             why.push(format!("`{}` is {} ({})", shown(&result), became.is, became.step));
         }
         let name = mlc_onnx::origin(node).to_string();
-        LeftOut { name, op: node.op_type.clone(), why: why.join("; "), node: of }
+        LeftOut { name, op: node.op_type.clone(), why: why.join("; "), node: of, inputs }
     });
     told.collect()
 }

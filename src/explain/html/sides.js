@@ -38,3 +38,6 @@ function kernelName(k) {
   const more = item.nodes.length > 1 ? ` and ${item.nodes.length - 1} more` : "";
   return `${item.op} (${item.nodes.length ? item.nodes[0] + more : "no node of the model"})`;
 }
+
+// Results of nodes that are kept as they are: inputs of what is drawn, with what is said of such a node.
+const keptAsItIs = new Map(data.left_out.flatMap((it, l) => it.inputs.map((i) => [i, l])));
