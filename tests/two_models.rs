@@ -195,3 +195,74 @@ fn other_interfaces_are_refused() {
     let refused = Optimizer::new().compare(&text, &text).expect_err("texts").to_string();
     assert!(refused.contains("text"), "{refused}");
 }
+
+/// The data of the page of two models.
+fn page(a: &RawModel, b: &RawModel) -> serde_json::Value {
+    let page = compared(a, b).and_then(|c| c.html()).expect("a page");
+    let (_, rest) =
+        page.split_once("<script id=\"data\" type=\"application/json\">").expect("data");
+    let (data, _) = rest.split_once("</script>").expect("it ends");
+    serde_json::from_str(data).expect("JSON")
+}
+
+/// Of every node of a side its name, what it is to the other model, and its partners' names.
+fn told(data: &serde_json::Value, side: usize) -> Vec<(String, String, Vec<String>)> {
+    let items = |s: usize| data["sides"][s]["items"].as_array().expect("a list");
+    let text = |v: &serde_json::Value| v.as_str().expect("a text").to_string();
+    let partner = |j: &serde_json::Value| {
+        text(&items(1 - side)[j.as_u64().expect("a number") as usize]["name"])
+    };
+    let told = |i: &serde_json::Value| {
+        let partners = i["partners"].as_array().expect("a list").iter().map(partner);
+        (text(&i["name"]), text(&i["state"]), partners.collect())
+    };
+    items(side).iter().map(told).collect()
+}
+
+#[test]
+fn a_page_links_what_is_equal_and_marks_what_differs() {
+    let a = logarithm(LOG, |_| ());
+    let mut lines = LOG.to_vec();
+    lines.remove(2);
+    lines[2].1 = &["b"];
+    let data = page(&a, &logarithm(&lines, |_| ()));
+    let row = |name: &str, state: &str, partners: &[&str]| {
+        (name.to_string(), state.to_string(), partners.iter().map(|p| p.to_string()).collect())
+    };
+    let first: Vec<(String, String, Vec<String>)> = vec![
+        row("x", "input", &["x"]),
+        row("node_a", "same", &["node_a"]),
+        row("node_b", "same", &["node_b"]),
+        row("node_c", "differs", &[]),
+        row("node_d", "differs", &["node_d"]),
+        row("node_e", "behind", &["node_e"]),
+        row("node_y", "behind", &["node_y"]),
+        row("y", "output", &["y"]),
+    ];
+    assert_eq!(told(&data, 0), first);
+    let second: Vec<_> = first.into_iter().filter(|row| row.0 != "node_c").collect();
+    assert_eq!(told(&data, 1), second);
+    assert_eq!(data["places"], serde_json::json!([[[3, 4], [3]]]));
+    assert_eq!(data["found"]["regions"][0]["difference"]["b"], "-inf");
+    let inputs = data["found"]["regions"][0]["difference"]["inputs"].clone();
+    let samples = data["samples"].as_array().expect("a list");
+    assert!(samples.iter().any(|s| s["name"] == inputs && s["inputs"][0]["name"] == "x"));
+}
+
+#[test]
+fn a_page_has_the_proofs() {
+    let written_out =
+        model(&[4, 8], &[("Neg", &["x"], "a"), ("Neg", &["a"], "b"), ("Relu", &["b"], "y")], &[]);
+    let layer = model(&[4, 8], &[("Relu", &["x"], "y")], &[]);
+    let data = page(&layer, &written_out);
+    assert_eq!(data["found"]["answer"], "equal");
+    let states: Vec<String> = told(&data, 1).into_iter().map(|row| row.1).collect();
+    assert_eq!(states, ["input", "alone", "proved", "same", "output"]);
+    let proof = &data["proofs"][0];
+    assert_eq!(proof["items"], serde_json::json!([0, 2]), "an input is what two nodes compute");
+    let step = &data["steps"][proof["steps"][0].as_u64().expect("a step") as usize];
+    assert!(step["drawing"].is_number());
+    let law = &data["laws"][step["law"].as_u64().expect("a law") as usize];
+    assert!(law["text"].as_str().is_some_and(|t| t.contains("neg")), "{law}");
+    assert!(data["places"].as_array().is_some_and(Vec::is_empty));
+}

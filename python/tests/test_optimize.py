@@ -118,6 +118,14 @@ def test_results_answer_questions(redundant: mlc.Model) -> None:
         optimized.why_not_fused("nothing", "nothing")
 
 
+def test_nodes_that_reading_removed_are_told_of(proto: onnx.ModelProto) -> None:
+    left = onnx.ModelProto()
+    left.CopyFrom(proto)
+    left.graph.node.add(op_type="Identity", input=[left.graph.output[0].name], output=["unused"], name="idle")
+    optimized = mlc.optimize(mlc.Model(left))[0]
+    assert "idle" in str(optimized.node("idle")) and optimized.node("idle").to_dict()["notes"]
+
+
 def test_optimised_models_tell_what_they_are(redundant: mlc.Model) -> None:
     optimized, _ = mlc.optimize(redundant)
     assert [v.name for v in optimized.inputs] == ["x", "w"]

@@ -1,22 +1,26 @@
 //! Questions to an optimised model, answered in words.
 
 use super::OptimizedModel;
-use crate::error::{Error, ErrorKind};
-use crate::explain::{self, KernelTable, NodeStory, NotFused, Numerics, WouldGain};
+use crate::error::Error;
+use crate::explain::{self, KernelTable, NodeStory, NotFused, Numerics, OfNodes, Place, WouldGain};
 use crate::kernel_times::KernelTime;
-use crate::names;
 use crate::stack::with_room;
-use mlc_dsl::shown;
-use std::collections::BTreeSet;
 
 impl OptimizedModel {
-    /// Says why two nodes of the model are not computed by one kernel of the plan, or that they are.
+    /// Says why two nodes of the model are not computed by one kernel of the plan, or that they are. Of nodes that reading removed it
+    /// says what became of them, and answers for the nodes that stand for them.
     ///
     /// # Errors
-    /// The program as read has no such node.
-    pub fn why_not_fused(&self, a: &str, b: &str) -> Result<NotFused, Error> {
-        [a, b].into_iter().try_for_each(|n| self.has_node(n))?;
-        with_room(|| explain::not_fused(&self.result, &self.model.library, &self.options, [a, b]))
+    /// The model has no such node or value.
+    pub fn why_not_fused(&self, a: &str, b: &str) -> Result<OfNodes<NotFused>, Error> {
+        let [a, b] = [self.place(a)?, self.place(b)?];
+        let notes = [a.told, b.told].concat();
+        let Some((a, b)) = a.node.zip(b.node) else {
+            return Ok(OfNodes { notes, answer: None });
+        };
+        let (library, options) = (&self.model.library, &self.options);
+        let answer = with_room(|| explain::not_fused(&self.result, library, options, [&a, &b]))?;
+        Ok(OfNodes { notes, answer: Some(answer) })
     }
 
     /// Plans the model once more, with another error class (`exact`, `reorder`, `approx`), for another objective (`latency`,
@@ -28,13 +32,17 @@ impl OptimizedModel {
         with_room(|| explain::would_gain(&self.result, &self.model.library, &self.options, what))
     }
 
-    /// Says what became of a node of the model: what computes its value before and after, which laws touched it, what is beside it.
+    /// Says what became of a node or value of the model: what computes it before and after, which laws touched it, what is beside
+    /// it. Of one that reading removed it says by which step, and tells of the node that stands for it.
     ///
     /// # Errors
-    /// The program as read has no such node.
-    pub fn node(&self, name: &str) -> Result<NodeStory, Error> {
-        self.has_node(name)?;
-        with_room(|| explain::node(&self.result, &self.model.library, &self.options, name))
+    /// The model has no such node or value.
+    pub fn node(&self, name: &str) -> Result<OfNodes<NodeStory>, Error> {
+        let Place { node, told: notes } = self.place(name)?;
+        let Some(node) = node else { return Ok(OfNodes { notes, answer: None }) };
+        let (library, options) = (&self.model.library, &self.options);
+        let story = with_room(|| explain::node(&self.result, library, options, &node))?;
+        Ok(OfNodes { notes, answer: Some(story) })
     }
 
     /// Measures what the result does to numbers: the error of each law's steps, and how the model amplifies a rounding of its inputs.
@@ -77,19 +85,7 @@ impl OptimizedModel {
         })
     }
 
-    /// Refuses a name that no node of the program as read has.
-    fn has_node(&self, name: &str) -> Result<(), Error> {
-        let nodes = self.result.source.nodes.iter().map(|n| n.origin.as_str());
-        let known: BTreeSet<&str> = nodes.filter(|n| !n.is_empty()).collect();
-        if known.contains(name) {
-            return Ok(());
-        }
-        let message = format!("the program as read has no node `{}`", shown(name));
-        let help = names::did_you_mean(
-            name,
-            known,
-            "`mlc-rewrite explain MODEL --node NAME` tells of a node that reading removed",
-        );
-        Err(Error::new(ErrorKind::Setting, message).or_help(help))
+    fn place(&self, name: &str) -> Result<Place, Error> {
+        with_room(|| explain::place(&self.result.source, &self.model, name))
     }
 }

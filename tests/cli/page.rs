@@ -128,3 +128,46 @@ fn a_page_may_go_to_standard_output() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(String::from_utf8(out).expect("text"), page(dir.path()));
 }
+
+#[test]
+fn bodies_are_on_the_page_of_their_node() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut raw = network();
+    let value = |name: &str, dtype, dims: Vec<RawDim>| RawValueInfo {
+        name: name.into(),
+        dtype: Some(dtype),
+        dims: Some(dims),
+        ..RawValueInfo::default()
+    };
+    let branch = |op: &str, out: &str| RawGraph {
+        name: out.into(),
+        outputs: vec![value(out, DType::F32, vec![RawDim::Known(4), RawDim::Known(8)])],
+        nodes: vec![RawNode {
+            op_type: op.into(),
+            inputs: vec!["r7".into()],
+            outputs: vec![out.into()],
+            ..RawNode::default()
+        }],
+        ..RawGraph::default()
+    };
+    let graph = |g: RawGraph| RawAttr::Graph(Box::new(g));
+    let last = raw.graph.nodes.last_mut().expect("an identity");
+    (last.op_type, last.name, last.inputs) = ("If".into(), "choose".into(), vec!["flag".into()]);
+    last.attrs = [
+        ("then_branch".to_string(), graph(branch("Exp", "e"))),
+        ("else_branch".to_string(), graph(branch("Neg", "n"))),
+    ]
+    .into();
+    raw.graph.inputs.push(value("flag", DType::Bool, vec![]));
+    write_onnx(&raw, dir.path().join("m.onnx")).expect("written");
+    let data = data(&page(dir.path()));
+    let bodies = data["bodies"]["choose"].as_array().expect("a list");
+    let told = |b: &serde_json::Value| (b["name"].clone(), b["nodes"].clone());
+    assert_eq!(
+        bodies.iter().map(told).collect::<Vec<_>>(),
+        [("then_branch".into(), 1.into()), ("else_branch".into(), 1.into())]
+    );
+    let boxes = &bodies[0]["drawn"]["boxes"];
+    assert_eq!(boxes[0], serde_json::json!(["r7", "from around", true]));
+    assert_eq!((&boxes[1][0], &boxes[2][0]), (&"Exp".into(), &"output".into()));
+}

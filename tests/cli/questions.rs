@@ -5,6 +5,7 @@ use super::run;
 use super::verbs::{json, told};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_onnx::*;
+use mlc_rewrite::{Model, Optimizer};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -60,6 +61,9 @@ fn refused(folder: &Path, args: &[&str], said: &str) {
 #[test]
 fn a_node_that_reading_removed_is_told_with_the_step_that_did() {
     let dir = folder();
+    let read = Model::read(dir.path().join("m.onnx")).expect("read");
+    let optimized = Optimizer::new().target("standard").optimize(&read).expect("optimised");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for (node, step, is) in [
         ("same", "(what changes nothing is left out)", "the input `x` itself"),
         ("folded", "", "`folded`: its value is known before a run"),
@@ -71,7 +75,15 @@ fn a_node_that_reading_removed_is_told_with_the_step_that_did() {
     ] {
         let text = told(dir.path(), &["explain", "m.onnx", "--node", node]).replace("\n    ", " ");
         assert!(text.contains(step) && text.contains(is), "{node}: {text}");
+        // The library says the same, also of two nodes.
+        let found = optimized.node(node).expect("an answer").human(false);
+        assert_eq!(words(&found), words(&text), "{node}");
+        let text = told(dir.path(), &["explain", "m.onnx", "--why-not-fused", node, "soft"]);
+        let found = optimized.why_not_fused(node, "soft").expect("an answer").human();
+        assert_eq!(words(&found), words(&text), "{node}");
     }
+    let unknown = optimized.node("softt").expect_err("there is none").to_string();
+    assert!(unknown.contains("the model has no node `softt`"), "{unknown}");
     refused(dir.path(), &["explain", "m.onnx", "--node", "softt"], "did you mean `soft`");
     refused(dir.path(), &["explain", "m.onnx", "--node", "dead_valu"], "`dead_value`");
 }

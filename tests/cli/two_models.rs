@@ -31,11 +31,34 @@ fn two_models_are_compared() {
     for (args, wanted) in [
         (&["a.onnx", "none.onnx"][..], "there is no such file"),
         (&["a.onnx", "c.onnx"], "c.onnx"),
-        (&["a.onnx", "b.onnx", "--html", "p.html"], "--html"),
+        (&["a.onnx", "b.onnx", "--html", "none/p.html"], "none"),
         (&["a.onnx", "b.onnx", "--gains"], "--gains"),
     ] {
         let (code, _, said) = asked(args);
         assert_eq!(code, Some(2), "{args:?}: {said}");
         assert!(said.contains(wanted), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn two_models_are_drawn() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    write_onnx(&model(1.0), at("a.onnx")).expect("written");
+    let mut other = model(1.0);
+    other.graph.nodes[26].op_type = "Abs".into();
+    write_onnx(&other, at("b.onnx")).expect("written");
+    let drawn =
+        |other: &str, to: &str| run(dir.path(), &["explain", "a.onnx", other, "--html", to], b"");
+    let (code, out, said) = drawn("b.onnx", "p.html");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(String::from_utf8(out).expect("text").starts_with("different, at 1 place\n"));
+    let page = fs::read_to_string(at("p.html")).expect("written");
+    let loads = ["https://", "src=", "href=", "url(", "@import", "fetch(", "XMLHttpRequest"];
+    assert!(loads.iter().all(|l| !page.contains(l)), "it stands alone");
+    let (code, out, _) = drawn("b.onnx", "-");
+    assert_eq!((code, String::from_utf8(out).expect("text")), (Some(1), page), "the same again");
+    let (code, out, said) = drawn("a.onnx", "-");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(String::from_utf8(out).expect("text").contains("equal by the laws"));
 }

@@ -4,6 +4,7 @@
 
 mod arrays;
 mod command;
+mod compared;
 mod dtypes;
 mod errors;
 mod handles;

@@ -1,6 +1,6 @@
 //! The module and its table of functions.
 
-use crate::{command, models, optimized, rules, sessions, streams};
+use crate::{command, compared, models, optimized, rules, sessions, streams};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyModule, PyTuple};
@@ -51,6 +51,7 @@ fn filled(module: Bound<'_, PyModule>) -> PyResult<Bound<'_, PyModule>> {
     let tables = [
         models::FUNCTIONS,
         optimized::FUNCTIONS,
+        compared::FUNCTIONS,
         sessions::FUNCTIONS,
         streams::FUNCTIONS,
         rules::FUNCTIONS,

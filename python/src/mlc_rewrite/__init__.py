@@ -14,6 +14,7 @@ An ONNX model is a path, ``bytes``, an ``onnx.ModelProto`` or an ``onnx_ir.Model
 * `Session` runs it, as ``onnxruntime.InferenceSession`` does;
 * `Model` is one that is read once, with shapes, bound symbols and rules;
 * `Rules` are layers and laws of one's own, checked, and called on arrays;
+* `compare` says whether two models are equal by the laws, and where they differ;
 * `diff` compares two graphs, and `fuzz` tries the optimiser on random ones;
 * `Error` is what everything raises, with one class for each kind.
 
@@ -44,7 +45,7 @@ from ._report import Answer, Explanation, Report, WhyNot
 from ._rules import Check, Counterexample, Layer, Rules
 from ._session import Session
 from ._stream import Stream
-from ._tools import Difference, Fuzzed, diff, fuzz
+from ._tools import Comparison, Difference, Fuzzed, compare, diff, fuzz
 
 if TYPE_CHECKING:
     from .torch import explain as explain, from_torch as from_torch
@@ -53,6 +54,7 @@ __all__ = [
     "Answer",
     "Check",
     "CheckError",
+    "Comparison",
     "Counterexample",
     "Difference",
     "Error",
@@ -78,6 +80,7 @@ __all__ = [
     "Value",
     "WhyNot",
     "__version__",
+    "compare",
     "diff",
     "from_jax",
     "from_keras",

@@ -278,10 +278,11 @@ class OptimizedModel:
         return WhyNot(_native.optimized_why_not(self._handle, name))
 
     def node(self, name: str) -> Answer:
-        """What became of a node of the model: what computes it before and after, and which laws touched it.
+        """What became of a node of the model: what computes it before and after, and which laws touched it; of one that reading removed,
+        by which step.
 
         Raises:
-            SettingError: The program as read has no such node.
+            SettingError: The model has no such node or value.
         """
         return Answer(_native.optimized_node(self._handle, name))
 
@@ -289,7 +290,7 @@ class OptimizedModel:
         """Why two nodes of the model are not in one kernel of the plan, or that they are.
 
         Raises:
-            SettingError: The program as read has no such node.
+            SettingError: The model has no such node or value.
         """
         return Answer(_native.optimized_why_not_fused(self._handle, a, b))
 

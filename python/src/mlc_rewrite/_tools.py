@@ -1,4 +1,4 @@
-"""Comparing graphs, and fuzzing the optimiser."""
+"""Comparing graphs and models, and fuzzing the optimiser."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, _settings
 from ._model import Model
-from ._report import _json, parsed
+from ._report import _json, parsed, preformatted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ._optimize import Fp
 
 
 class Difference:
@@ -76,6 +78,88 @@ def _graph(source: Any) -> Model:
     if isinstance(source, OptimizedModel):
         return Model(source.to_bytes())
     return source if isinstance(source, Model) else Model(source)
+
+
+class Comparison:
+    """Whether two models are equal by the laws, and if not, where they differ. ``print`` it, or look at ``to_dict()``."""
+
+    __slots__ = ("_data", "_handle", "text")
+
+    def __init__(self, handle: object) -> None:
+        told, text = _native.compared_told(handle, False)
+        self._handle = handle
+        self._data = parsed(told)
+        self.text = text
+        """What was found, for people."""
+
+    @property
+    def answer(self) -> str:
+        """``equal`` (proved by laws), ``differ``, or ``not_proved``."""
+        return str(self._data["answer"])
+
+    @property
+    def is_equal(self) -> bool:
+        """True if every output of the second model is proved to be that of the first."""
+        return self.answer == "equal"
+
+    @property
+    def regions(self) -> list[dict[str, Any]]:
+        """The places where they differ, or are not proved equal: nodes of either model, and inputs on which the values differ."""
+        return list(self._data["regions"])
+
+    def html(self) -> str:
+        """Both models as one page for a browser: what is equal is linked, and what differs is marked.
+
+        The page stands alone: it loads nothing and holds no weights. Write it to a file, and open that.
+        """
+        return _native.compared_html(self._handle)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, by the names that ``mlc-rewrite explain A B --json`` has."""
+        return dict(self._data)
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return _json(self._data)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<mlc_rewrite.Comparison: {self.answer}, {len(self.regions)} places>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text)
+
+
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    fp: Fp | None = None,
+    without: str | Iterable[str] | None = None,
+    rules: Any = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    bind: Mapping[str, int] | None = None,
+    values: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+) -> Comparison:
+    """Whether two models are equal by the laws, and if not, where they differ, on which inputs, and by how much.
+
+    Args:
+        a, b: As `Model` takes them, or `OptimizedModel`: a model, and what another tool made of it.
+        fp, without, rules, shapes, bind, values, seed, threads: As `optimize` takes them.
+
+    Raises:
+        ModelError: Their inputs or outputs differ, or one of them is a text of rules.
+    """
+    from ._optimize import _collected, _read
+
+    first, second = (_read(_graph(m), rules, shapes, bind, values) for m in (a, b))
+    names = None if without is None else _settings.names(without)
+    settings = _collected(fp=fp, without=names, seed=seed, threads=threads)
+    return Comparison(_native.compare(first._handle, second._handle, settings))
 
 
 class Fuzzed:

@@ -1,6 +1,5 @@
 //! `explain MODEL | LAW`.
 
-mod at;
 mod questions;
 mod two_models;
 
@@ -9,12 +8,11 @@ use super::options::model::{Tuning, library, load_for};
 use super::options::shapes::ShapeOptions;
 use super::terminal::progress;
 use crate::cli::completing;
-use crate::explain::{Asked, Explanation};
+use crate::explain::{Asked, Explanation, Place};
 use crate::optimizer::{OptimizedModel, Optimizer};
 use crate::pipeline::{self, selfcheck};
 use crate::{explain, names};
 use anyhow::bail;
-use at::Place;
 use clap_complete::ArgValueCompleter;
 use mlc_dsl::shown;
 use mlc_files::Named;
@@ -51,7 +49,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "question")]
     replay: bool,
     /// Write the explanation as one page for a browser: both graphs, with laws, prices and proofs; `-` is standard output. The
-    /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times.
+    /// result is checked as `optimize` checks it; with `--measure`, its kernels have measured times. Of two models: both, with what
+    /// is equal linked and what differs marked.
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["why_not", "at", "question"])]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -95,7 +94,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&reads, &writes)?;
     let mut model = load_for(&path, &args.common, &args.shapes)?;
     explain::name_all(&mut model.program, &model.library);
-    let place = args.at.as_deref().map(|at| at::find(&model, at)).transpose()?;
+    let place = args.at.as_deref();
+    let place = place.map(|at| explain::place(&model.program, &model, at)).transpose()?;
     if let Some(Place { node: None, told }) = &place {
         args.common.report(&Told { notes: told })?;
         args.common.screen.print_wrapped(&lines(told))?;
@@ -155,15 +155,19 @@ fn draw(
     explanation: &Explanation,
     to: &Path,
 ) -> anyhow::Result<()> {
-    // Many files are called alike: the folder tells them apart.
-    let parts: Vec<_> = Path::new(&args.what).iter().rev().take(2).collect();
-    let title: Vec<_> = parts.iter().rev().map(|p| p.to_string_lossy()).collect();
-    let title = title.join("/");
+    let title = title(Path::new(&args.what));
     let measured = args.tuning.measure.is_some().then(|| optimized.kernel_times()).transpose()?;
     let measured = measured.flatten();
     let gains = args.gains.then_some(explanation);
     let asked = Asked { title: &title, raw: None, measured: measured.as_deref(), gains };
     Ok(mlc_files::write(to, optimized.html_of(&asked)?.as_bytes())?)
+}
+
+/// What a file is called on a page. Many are called alike: the folder tells them apart.
+fn title(path: &Path) -> String {
+    let parts: Vec<_> = path.iter().rev().take(2).collect();
+    let title: Vec<_> = parts.iter().rev().map(|p| p.to_string_lossy()).collect();
+    title.join("/")
 }
 
 /// What is said of a node that the program as read does not have.

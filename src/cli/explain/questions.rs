@@ -1,11 +1,9 @@
 //! Questions to `explain` that are answered instead of the whole explanation.
 
-use super::at::{self, Place};
-use super::lines;
 use crate::cli::common::{Common, Findings};
 use crate::cli::completing;
 use crate::cli::terminal::progress;
-use crate::explain::NodeStory;
+use crate::explain::{self, NodeStory, NotFused, OfNodes, Place};
 use crate::model::Model;
 use crate::optimizer::OptimizedModel;
 use clap_complete::ArgValueCompleter;
@@ -44,19 +42,25 @@ impl Questions {
         (common, all, measure): (&Common, bool, bool),
     ) -> anyhow::Result<Option<Findings>> {
         if let Some(name) = &self.node {
-            let Place { node, told } = at::find(model, name)?;
-            let Some(node) = node else { return told_only(common, &told) };
-            let (found, notes) = (optimized()?.node(&node)?, &told);
-            let text = lines(&told) + &found.human(all);
-            return print(common, &Noted { notes, story: &found }, &text);
-        }
-        if let Some(nodes) = &self.why_not_fused {
-            let (nodes, told) = pair(model, nodes)?;
-            let [Some(a), Some(b)] = nodes else {
-                return told_only(common, &told);
+            // Where no node stands for it, nothing has to be optimised.
+            let Place { node, told: notes } = explain::place(&model.program, model, name)?;
+            let found = match node {
+                None => OfNodes::<NodeStory> { notes, answer: None },
+                Some(_) => optimized()?.node(name)?,
             };
-            let found = optimized()?.why_not_fused(&a, &b)?;
-            return print(common, &found, &(lines(&told) + &found.human()));
+            return print(common, &found, &found.human(all));
+        }
+        if let Some([a, b]) = self.why_not_fused.as_deref() {
+            let found = |name: &str| explain::place(&model.program, model, name);
+            let (first, second) = (found(a)?, found(b)?);
+            let found = match first.node.is_some() && second.node.is_some() {
+                true => optimized()?.why_not_fused(a, b)?,
+                false => {
+                    let notes = [first.told, second.told].concat();
+                    OfNodes::<NotFused> { notes, answer: None }
+                }
+            };
+            return print(common, &found, &found.human());
         }
         if let Some(what) = &self.would_gain {
             let found = optimized()?.would_gain(what)?;
@@ -73,30 +77,6 @@ impl Questions {
         }
         Ok(None)
     }
-}
-
-/// A node, and what reading made of what was asked for.
-#[derive(Serialize)]
-struct Noted<'a> {
-    notes: &'a [String],
-    #[serde(flatten)]
-    story: &'a NodeStory,
-}
-
-/// Two nodes of the program as read, and what is to be said of those that are none.
-fn pair(model: &Model, names: &[String]) -> anyhow::Result<([Option<String>; 2], Vec<String>)> {
-    let (mut nodes, mut told) = ([None, None], vec![]);
-    for (node, name) in nodes.iter_mut().zip(names) {
-        let Place { node: found, told: said } = at::find(model, name)?;
-        *node = found;
-        told.extend(said);
-    }
-    Ok((nodes, told))
-}
-
-/// What is said of nodes that the program as read does not have.
-fn told_only(common: &Common, told: &[String]) -> anyhow::Result<Option<Findings>> {
-    print(common, &super::Told { notes: told }, &lines(told))
 }
 
 fn print(common: &Common, report: &impl Serialize, text: &str) -> anyhow::Result<Option<Findings>> {

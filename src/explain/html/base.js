@@ -1,4 +1,4 @@
-// What all parts use: the data, elements, numbers as people read them, and who belongs to whom.
+// What all parts of all pages use: the data, elements, and numbers as people read them.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 
@@ -40,32 +40,6 @@ const percent = (part) => `${(100 * part).toFixed(part < 0.0995 ? 1 : 0)} %`;
 const scientific = (x) => (x === 0 ? "0" : x.toExponential(1));
 const plural = (n, one, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
 
-const model = data.model.items;
-const planned = data.planned.items;
-const isKernel = (k) => planned[k].kernel !== "";
-const timeOf = (k) => (data.summary.is_measured && planned[k].measured !== null ? planned[k].measured : planned[k].seconds);
-const kernels = planned.map((_, k) => k).filter(isKernel);
-const wholeTime = kernels.reduce((sum, k) => sum + timeOf(k), 0);
-const longest = kernels.reduce((most, k) => Math.max(most, timeOf(k)), 0);
-const timeIs = data.summary.is_measured ? "measured" : "estimated";
-
-// Items of the model by name; names of inputs and outputs may be those of nodes, which come first.
-const modelByName = new Map();
-for (const wanted of [true, false]) {
-  model.forEach((item, i) => {
-    const isNode = item.state !== "input" && item.state !== "output";
-    if (isNode === wanted && !modelByName.has(item.name)) modelByName.set(item.name, i);
-  });
-}
-
-// Of each name its region and which copy of it: kernels before and after belong together if they are of one copy.
-const copyOf = new Map();
-data.regions.forEach((region, r) => {
-  [region.nodes, ...region.alike].forEach((nodes, copy) => nodes.forEach((n) => copyOf.set(n, `${r}/${copy}`)));
-});
-const modelCopy = (i) => copyOf.get(model[i].name);
-const kernelCopy = (k) => (isKernel(k) && planned[k].nodes.length ? copyOf.get(planned[k].nodes[0]) : undefined);
-
 function grouped(count, key) {
   const out = new Map();
   for (let i = 0; i < count; i += 1) {
@@ -76,9 +50,6 @@ function grouped(count, key) {
   }
   return out;
 }
-const modelsOfCopy = grouped(model.length, modelCopy);
-const kernelsOfCopy = grouped(planned.length, kernelCopy);
-
 const lawByName = new Map(data.laws.map((l, i) => [l.name, i]));
 
 // What the laws of a list are in the order of what they may change: approximations, regroupings, equal bits.
@@ -98,16 +69,7 @@ function link(kind, name, text, title) {
   const go = () => { location.hash = anchor(kind, name); };
   return el("button", { type: "button", class: "link", title, onclick: go }, text ?? String(name));
 }
-const nodeLink = (i) => link("node", model[i].name, model[i].name, `${model[i].op} ${model[i].ty}`);
-const kernelLink = (k) => link("kernel", k, kernelName(k));
 const lawLink = (name) => (lawByName.has(name) ? link("law", name) : el("span", {}, name));
-
-function kernelName(k) {
-  const item = planned[k];
-  if (!isKernel(k)) return `${item.op} ${item.nodes[0]}`;
-  const more = item.nodes.length > 1 ? ` and ${item.nodes.length - 1} more` : "";
-  return `${item.op} (${item.nodes.length ? item.nodes[0] + more : "no node of the model"})`;
-}
 
 // The first entries of a list, and a button for the others.
 function some(list, draw, most = 6) {

@@ -16,7 +16,7 @@ const WIDEST: i32 = 196;
 
 /// A graph whose boxes are items of a list, in an order in which edges lead on.
 #[derive(Debug, Default)]
-pub(super) struct Graph {
+pub(in crate::explain) struct Graph {
     pub widths: Vec<i32>,
     /// What boxes are when their names are left out.
     pub looks: Vec<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Graph {
     pub edges: BTreeSet<(usize, usize)>,
 }
 
-/// Both drawings of a graph.
+/// The drawings of a graph.
 #[derive(Debug, Serialize)]
 pub(super) struct Drawn {
     pub folded: View,
@@ -33,6 +33,9 @@ pub(super) struct Drawn {
     pub repeats: Vec<Fold>,
 }
 
+/// Boxes of drawings in which one block alone is unfolded, for each box of the whole drawing: what has more is unfolded at once.
+const SINGLE: usize = 3;
+
 /// A repeated block.
 #[derive(Debug, Serialize)]
 pub(super) struct Fold {
@@ -40,6 +43,8 @@ pub(super) struct Fold {
     pub first: usize,
     pub period: usize,
     pub count: usize,
+    /// The drawing in which this block alone is unfolded; nothing where that is `open`, or stands for it.
+    pub alone: Option<View>,
 }
 
 /// A drawing.
@@ -63,19 +68,27 @@ impl Graph {
 
     /// The drawings.
     pub fn drawn(&self) -> Drawn {
-        let repeats = repeats(&self.looks);
+        let repeats: Vec<(usize, Repeat)> = repeats(&self.looks).into_iter().enumerate().collect();
+        let folded = self.view(&repeats);
         let open = (!repeats.is_empty()).then(|| self.view(&[]));
-        let fold = |r: &Repeat| Fold { first: r.first, period: r.period, count: r.count };
-        Drawn { folded: self.view(&repeats), open, repeats: repeats.iter().map(fold).collect() }
+        let boxes: usize = repeats.iter().map(|(_, r)| folded.boxes.len() + r.saves()).sum();
+        let is_few = repeats.len() > 1 && boxes <= SINGLE * self.widths.len();
+        let fold = |&(n, r): &(usize, Repeat)| {
+            let others = || [&repeats[..n], &repeats[n + 1..]].concat();
+            let alone = is_few.then(|| self.view(&others()));
+            Fold { first: r.first, period: r.period, count: r.count, alone }
+        };
+        let repeats = repeats.iter().map(fold).collect();
+        Drawn { folded, open, repeats }
     }
 
-    fn view(&self, repeats: &[Repeat]) -> View {
+    fn view(&self, repeats: &[(usize, Repeat)]) -> View {
         // The items of a block that is folded follow each other, so that the order of boxes is one of the items.
         let mut boxes: Vec<i64> = Vec::new();
         let mut box_of = vec![0; self.widths.len()];
         for (i, at) in box_of.iter_mut().enumerate() {
-            let fold = repeats.iter().position(|r| r.others().contains(&i));
-            let id = fold.map_or(i as i64, |n| -1 - n as i64);
+            let fold = repeats.iter().find(|(_, r)| r.others().contains(&i));
+            let id = fold.map_or(i as i64, |(n, _)| -1 - *n as i64);
             if fold.is_none() || boxes.last() != Some(&id) {
                 boxes.push(id);
             }
@@ -135,5 +148,22 @@ mod tests {
         let (fold, open) = (&drawn.repeats[0], drawn.open.expect("something is folded"));
         assert_eq!((fold.first, fold.period, fold.count), (1, 3, 12));
         assert_eq!((open.boxes.len(), open.edges.len()), (38, 37));
+        assert!(fold.alone.is_none(), "it is `open`");
+    }
+
+    #[test]
+    fn blocks_are_unfolded_one_at_a_time() {
+        let mut graph = Graph::default();
+        let blocks = [["matmul", "add", "relu"], ["conv", "norm", "clip"]];
+        let all = blocks.iter().flat_map(|b| std::iter::repeat_n(b, 5)).flatten();
+        all.for_each(|op| graph.push(&[op], op));
+        graph.edges = (1..graph.widths.len()).map(|v| (v - 1, v)).collect();
+        let drawn = graph.drawn();
+        let ids = |view: &View| view.boxes.iter().map(|b| b.0).collect::<Vec<i64>>();
+        assert_eq!(ids(&drawn.folded), [0, 1, 2, -1, 15, 16, 17, -2]);
+        let alone: Vec<_> = drawn.repeats.iter().map(|r| r.alone.as_ref().map(ids)).collect();
+        let first: Vec<i64> = (0..18).chain([-2]).collect();
+        let second: Vec<i64> = [0, 1, 2, -1].into_iter().chain(15..30).collect();
+        assert_eq!(alone, [Some(first), Some(second)]);
     }
 }

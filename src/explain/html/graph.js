@@ -70,7 +70,7 @@ function drawnTerm(term, label) {
 class Pane {
   // `look` says what a box of an item looks like: its lines, classes and colour.
   constructor({ title, name, drawn, look, legend, pick }) {
-    Object.assign(this, { name, drawn, look, pick, zoom: 0.9, marks: new Map(), chosen: null, isOpen: false });
+    Object.assign(this, { name, drawn, look, pick, zoom: 0.9, marks: new Map(), chosen: null, unfolded: null });
     this.sheet = el("div", {
       class: "sheet", tabindex: 0, role: "group", "aria-label": `${title}: arrows move, Enter shows`,
       onscroll: () => this.later(), onkeydown: (e) => this.key(e), onwheel: (e) => this.wheel(e),
@@ -96,10 +96,15 @@ class Pane {
     this.sheet.scrollTo((top[1] + SIDE) * this.zoom - this.sheet.clientWidth / 2, 0);
   }
 
-  // Prepares the folded or the open drawing: boxes and edges by layer.
+  // What is unfolded: nothing, one repeated block by its number, or all.
+  get isOpen() { return this.unfolded !== null; }
+
+  // Prepares a drawing: boxes and edges by layer.
   show() {
-    this.view = this.isOpen ? this.drawn.open ?? this.drawn.folded : this.drawn.folded;
-    this.fold.textContent = this.isOpen ? "Fold copies" : "Unfold copies";
+    const { folded, open, repeats } = this.drawn;
+    const shown = this.unfolded === null ? folded : repeats[this.unfolded]?.alone ?? open;
+    this.view = shown ?? folded;
+    this.fold.textContent = this.isOpen ? "Fold copies" : "Unfold all copies";
     this.boxAt = new Map(this.view.boxes.map((b, i) => [b[0], i]));
     const layers = this.view.boxes.reduce((most, b) => Math.max(most, b[2]), 0) + 1;
     const rows = () => Array.from({ length: layers }, () => []);
@@ -118,9 +123,16 @@ class Pane {
   }
 
   toggle() {
-    this.isOpen = !this.isOpen;
+    this.unfolded = this.isOpen ? null : "all";
     this.show();
-    if (this.chosen !== null) this.reveal(this.chosen);
+    if (this.chosen !== null && this.boxAt.has(this.chosen)) this.reveal(this.chosen);
+  }
+
+  // Unfolds a block, and folds the others.
+  unfold(n) {
+    this.unfolded = n;
+    this.show();
+    this.reveal(this.drawn.repeats[n].first + this.drawn.repeats[n].period);
   }
 
   scale(zoom) {
@@ -154,12 +166,15 @@ class Pane {
   // Brings an item into view, unfolding what hides it.
   reveal(item) {
     if (!this.boxAt.has(item)) {
-      if (!this.drawn.open || this.isOpen) return;
-      this.isOpen = true;
+      const hides = ({ first, period, count }) => item >= first + period && item < first + period * count;
+      const n = this.drawn.repeats.findIndex(hides);
+      if (n < 0 || this.unfolded === n) return;
+      this.unfolded = n;
       this.show();
     }
     const [, x, layer] = this.view.boxes[this.boxAt.get(item)];
     const { sheet, zoom } = this;
+    this.isPlaced ||= sheet.clientWidth > 0;
     const [left, top] = [(x + SIDE) * zoom, (topOf(layer) + BOX / 2) * zoom];
     const isSeen = left > sheet.scrollLeft + 40 && left < sheet.scrollLeft + sheet.clientWidth - 40
       && top > sheet.scrollTop + 20 && top < sheet.scrollTop + sheet.clientHeight - 20;
@@ -206,7 +221,7 @@ class Pane {
     if (id < 0) {
       const { period, count } = this.drawn.repeats[-1 - id];
       const lines = [`${count - 1} more of these`, `${plural(period, "box", "boxes")} each: unfold`];
-      return boxOf(box, lines, { class: "box fold", onclick: () => this.toggle() });
+      return boxOf(box, lines, { class: "box fold", onclick: () => this.unfold(-1 - id) });
     }
     const { lines, kind, heat, title } = this.look(id);
     const mark = this.marks.get(id) ?? "";
@@ -242,7 +257,7 @@ class Pane {
     const found = next();
     if (found === undefined) return;
     const id = view.boxes[found][0];
-    if (id < 0) { this.toggle(); return; }
+    if (id < 0) { this.unfold(-1 - id); return; }
     this.pick(id, event.shiftKey);
   }
 }

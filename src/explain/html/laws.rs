@@ -3,7 +3,7 @@
 use super::errors::Errors;
 use super::steps::{Drawing, Step};
 use crate::explain::unmade::calls;
-use crate::explain::{Explanation, LawUse, Region, declaration};
+use crate::explain::{Explanation, Region, declaration};
 use crate::pipeline::options::{Fp, Options};
 use crate::pipeline::{Optimized, why_off};
 use mlc_dsl::ir::NodeKind;
@@ -16,14 +16,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Serialize)]
 pub(super) struct Law {
     pub name: String,
-    /// `exact`, `reorder` or how far an approximation strays.
-    pub class: String,
-    pub doc: Vec<String>,
-    /// Its equation and conditions, as declared.
-    pub text: String,
-    pub declared: String,
-    /// Whether it fires from left to right, say.
-    pub direction: String,
+    #[serde(flatten)]
+    pub said: Said,
     pub equations: usize,
     /// Estimated seconds that the regions save in which it was used; other laws may have their part in that.
     pub saved: f64,
@@ -33,6 +27,31 @@ pub(super) struct Law {
     pub error: Option<Errors>,
     /// Its steps, by their numbers.
     pub steps: Vec<usize>,
+}
+
+/// What a law says of itself.
+#[derive(Debug, Serialize)]
+pub(super) struct Said {
+    /// `exact`, `reorder` or how far an approximation strays.
+    pub class: String,
+    pub doc: Vec<String>,
+    /// Its equation and conditions, as declared.
+    pub text: String,
+    pub declared: String,
+    /// Whether it fires from left to right, say.
+    pub direction: String,
+}
+
+/// What is said of a law, or of another kind of step.
+pub(super) fn said(name: &str, library: &Library) -> Said {
+    if let Some(d) = declaration(library, name) {
+        let (class, direction) = d.law.unwrap_or_default();
+        return Said { class, doc: d.doc, text: d.text, declared: d.declared, direction };
+    }
+    let doc = OTHERS.iter().filter(|(n, _)| *n == name).map(|(_, d)| (*d).into()).collect();
+    let regroups = name == "(same operands)";
+    let class = if regroups { ErrorClass::Reorder } else { ErrorClass::Exact }.to_string();
+    Said { class, doc, text: String::new(), declared: String::new(), direction: String::new() }
 }
 
 /// What steps that are no laws do.
@@ -67,21 +86,9 @@ pub(super) fn laws(
         let used = explanation.laws.iter().find(|l| l.law == *name);
         let uses = |r: &&Region| r.laws.contains(name) || r.steps.contains(name);
         let saved = explanation.regions.iter().filter(uses).map(|r| r.saved).sum();
-        let declared = used.and_then(|_| declaration(library, name));
-        let doc = || OTHERS.iter().filter(|(n, _)| n == name).map(|(_, d)| (*d).into()).collect();
-        let regroups = name == "(same operands)";
-        let class = if regroups { ErrorClass::Reorder } else { ErrorClass::Exact };
-        let (text, origin, direction) = match &declared {
-            Some(d) => (d.text.clone(), d.declared.clone(), d.law.clone().unwrap_or_default().1),
-            None => Default::default(),
-        };
         Law {
             name: name.clone(),
-            class: used.map_or_else(|| class.to_string(), |l: &LawUse| l.error.clone()),
-            doc: declared.map_or_else(doc, |d| d.doc),
-            text,
-            declared: origin,
-            direction,
+            said: said(name, library),
             equations: own.len(),
             saved,
             without: used.and_then(|l| l.without),

@@ -4,10 +4,13 @@
 //! The page loads nothing, holds no weights, and is the same for the same result. All that it says is computed here; its script
 //! draws and searches.
 
+mod bodies;
 mod drawn;
 pub(super) mod errors;
 pub(super) mod laws;
 mod layout;
+mod nodes;
+mod pair;
 mod planned;
 pub(super) mod prices;
 mod read;
@@ -23,6 +26,7 @@ use crate::pipeline::Optimized;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::options::Options;
 use crate::svg::escaped;
+use bodies::Body;
 use drawn::Drawn;
 use errors::Runs;
 use laws::{Barred, Law};
@@ -30,21 +34,24 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::cost::target::{TargetPrices, VIEW};
 use mlc_onnx::RawModel;
+pub(super) use pair::page as pair_page;
 use planned::Link;
 use prices::{Kernels, Other};
 use read::LeftOut;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use steps::{Drawing, Step};
 
 const HTML: &str = include_str!("page.html");
 const CSS: &str = include_str!("page.css");
-/// One script, in the order in which its parts use each other.
-const SCRIPT: [&str; 5] = [
-    include_str!("base.js"),
-    include_str!("graph.js"),
+/// What all pages begin their script with; parts stand in the order in which they use each other.
+const COMMON: [&str; 3] =
+    [include_str!("base.js"), include_str!("graph.js"), include_str!("frame.js")];
+/// The rest of the page of one model.
+const SCRIPT: [&str; 4] = [
+    include_str!("sides.js"),
     include_str!("panel.js"),
     include_str!("tables.js"),
     include_str!("page.js"),
@@ -82,6 +89,8 @@ struct Page<'a> {
     /// Steps that are told without a drawing since there are too many.
     undrawn: usize,
     left_out: Vec<LeftOut>,
+    /// By the node that holds them.
+    bodies: BTreeMap<String, Vec<Body>>,
     searches: Vec<Search>,
     barred: Vec<Barred>,
 }
@@ -191,14 +200,16 @@ pub fn page(
         drawings: steps.drawings,
         undrawn: steps.undrawn,
         left_out,
+        bodies: asked.raw.map(bodies::bodies).unwrap_or_default(),
         searches: history(o, library),
         barred: laws::barred(o, library, options),
     };
-    Ok(written(asked.title, &page))
+    let script: Vec<&str> = COMMON.into_iter().chain(SCRIPT).collect();
+    Ok(written(asked.title, "explained", &script, &page))
 }
 
-/// The page with its data, which no text in them can leave.
-fn written(title: &str, page: &Page<'_>) -> String {
+/// A page with its data, which no text in them can leave.
+fn written(title: &str, what: &str, script: &[&str], page: &impl Serialize) -> String {
     let data = serde_json::to_string(page).unwrap_or_else(|e| panic!("it has no odd keys: {e}"));
     // In JSON a less-than sign is only in strings.
     let data = data.replace('<', "\\u003c");
@@ -211,7 +222,8 @@ fn written(title: &str, page: &Page<'_>) -> String {
         match name {
             "title" => out.push_str(&escaped(title)),
             "css" => out.push_str(CSS),
-            "script" => SCRIPT.iter().for_each(|part| out.push_str(part)),
+            "what" => out.push_str(what),
+            "script" => script.iter().for_each(|part| out.push_str(part)),
             _ => out.push_str(&data),
         }
         rest = after;

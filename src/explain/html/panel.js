@@ -16,47 +16,6 @@ function rival(other, whatItIs) {
   ];
 }
 
-function errorText(e) {
-  const told = (x) => `${scientific(x)} (${(x / e.roundoff).toFixed(1)} u)`;
-  const sides = e.sides ? `; from what f64 makes of it, what was there is off by ${told(e.sides[0])} and what it equals by ${told(e.sides[1])}` : "";
-  return `both sides differ by ${told(e.between)}${sides}`;
-}
-const errorHelp = "Largest distances, relative to the largest element, computed from the inputs that the self-check draws; u is the unit roundoff of the type.";
-
-// A slider over steps of the proof: both sides of each, drawn.
-function steps(list, title = "Steps of the proof") {
-  if (!list.length) return null;
-  const body = el("div", {});
-  const input = el("input", {
-    type: "range", min: 1, max: list.length, value: 1, "aria-label": `${title}: 1 to ${list.length}`, oninput: () => draw(),
-  });
-  const move = (by) => () => { input.value = Number(input.value) + by; draw(); };
-  const draw = () => {
-    const at = Number(input.value) - 1;
-    const step = data.steps[list[at]];
-    const drawing = step.drawing === null ? null : data.drawings[step.drawing];
-    input.setAttribute("aria-valuetext", `step ${at + 1} of ${list.length}`);
-    const place = step.round === 0 ? "while it was read" : `round ${step.round}`;
-    body.replaceChildren(
-      el("p", {}, `${at + 1} of ${list.length}: `, lawLink(data.laws[step.law].name), " ", classTag(data.laws[step.law].class),
-        el("span", { class: "faint" }, ` search ${step.search + 1}, ${place}`)),
-      ...(drawing ? [
-        el("p", { class: "faint" }, "what was there"), drawnTerm(drawing.left, "before the step"),
-        el("p", { class: "faint" }, "what it equals"), drawnTerm(drawing.right, "after the step"),
-        drawing.cost ? el("p", {}, `By itself: estimated ${seconds(drawing.cost[0])} before, ${seconds(drawing.cost[1])} after.`) : null,
-        drawing.error ? el("p", { title: errorHelp }, `Measured: ${errorText(drawing.error)}.`) : null,
-      ] : [el("pre", {}, step.text[0]), el("p", { class: "faint" }, "equals"), el("pre", {}, step.text[1])]).filter(Boolean));
-  };
-  draw();
-  return [
-    el("h3", {}, title),
-    el("div", { class: "slider" },
-      el("button", { type: "button", "aria-label": "Step before", onclick: move(-1) }, "‹"), input,
-      el("button", { type: "button", "aria-label": "Next step", onclick: move(1) }, "›")),
-    body,
-  ];
-}
-
 function kernelLine({ operators, seconds: time }) {
   const more = operators.length > 10 ? ` + ${operators.length - 8} more` : "";
   return `${operators.slice(0, more ? 8 : 10).join(" + ")}${more} — ${seconds(time)}`;
@@ -103,9 +62,6 @@ function lawHere(name, proof) {
     el("p", {}, lawLink(name), " and all its steps"));
 }
 
-const crumbs = (...buttons) => el("div", { class: "crumbs" },
-  el("button", { type: "button", onclick: () => { location.hash = ""; } }, "Overview"),
-  el("button", { type: "button", class: "narrow", onclick: () => { show("graph"); scrollTo(0, 0); } }, "Graphs"), buttons);
 const compareButton = () => el("button", {
   type: "button", title: "Why is this not fused with …? (c, or click the other one while holding Shift)", onclick: () => compare(),
 }, "Compare with …");
@@ -127,10 +83,11 @@ function nodePanel(i) {
     crumbs(compareButton()),
     el("h2", {}, item.name),
     el("p", {}, el("b", {}, item.op), el("span", { class: "faint" }, `  ${item.ty}`)),
-    el("p", {}, item.state === "kept" && fused ? "Kept: a kernel of the result computes its value together with other nodes." : STATES[item.state]),
+    keptAsItIs.has(i) ? keptPanel(data.left_out[keptAsItIs.get(i)]) : el("p", {}, item.state === "kept" && fused ? "Kept: a kernel of the result computes its value together with other nodes." : STATES[item.state]),
     kept ? [el("h3", {}, "Computed by"), some(item.kernels, kernelLink)] : null,
     !kept && near.length ? [el("h3", {}, "Its place was taken by"), some(near, kernelLink)] : null,
     item.region === null ? null : region(item.region),
+    bodiesOf(bodiesNamed(item.name)),
     item.text.length ? [el("h3", {}, "Read as"), el("pre", {}, item.text.join("\n"))] : null,
   ];
 }
@@ -182,6 +139,29 @@ function lawPanel(i) {
   ];
 }
 
+const bodiesNamed = (name) => (Object.hasOwn(data.bodies, name) ? data.bodies[name] : []);
+
+// The bodies of a node, as the file has them: folded, and drawn when they are opened.
+function bodiesOf(bodies, title = "Its bodies") {
+  if (!bodies.length) return null;
+  const one = (body) => {
+    const holder = el("div", {});
+    const draw = () => {
+      if (holder.firstChild) return;
+      holder.append(body.drawn ? drawnTerm(body.drawn, `${body.name}: ${plural(body.nodes, "node")}`) : el("p", { class: "faint" }, "It is too large to be drawn here."));
+      body.inner.forEach(([name, inner]) => holder.append(...bodiesOf(inner, `Bodies of ${name}`)));
+    };
+    return el("details", { class: "body", ontoggle: draw }, el("summary", {}, `${body.name}: ${plural(body.nodes, "node")}`), holder);
+  };
+  return [el("h3", {}, title), ...bodies.map(one)];
+}
+
+// A node that is kept as it is, of which only the results are drawn.
+const keptPanel = (it) => [
+  el("p", {}, "A result of ", link("read", it.name), ` (${it.op}), which is kept as it is: the rest of the model is optimised around it.`),
+  bodiesOf(bodiesNamed(it.name)),
+];
+
 function leftOutPanel(i) {
   const it = data.left_out[i];
   return [
@@ -190,6 +170,7 @@ function leftOutPanel(i) {
     el("p", {}, el("b", {}, it.op)),
     el("p", {}, "Left out when the model was read: ", marked(it.why), "."),
     it.node !== null ? [el("h3", {}, "See"), nodeLink(it.node)] : null,
+    bodiesOf(bodiesNamed(it.name)),
   ];
 }
 

@@ -1,8 +1,9 @@
 //! The result as it is planned: its kernels, what each takes, and why neighbours are apart.
 
 use super::drawn::Graph;
+use super::nodes::{short, shortened};
 use super::prices::{Kernels, Other, limit};
-use super::read::{short, shortened};
+
 use crate::explain::apart::Apart;
 use crate::explain::regions::KernelLine;
 use crate::kernel_times::KernelTime;

@@ -71,28 +71,18 @@ pub(super) fn steps(
     law: &dyn Fn(&str) -> usize,
 ) -> Steps {
     let library = runs.library;
-    let mut out = Steps { steps: vec![], drawings: vec![], undrawn: 0 };
-    let mut known: HashMap<u64, usize> = HashMap::new();
+    let (mut steps, mut drawings) = (vec![], Drawings::default());
     let mut drawn: Vec<&Noted<'_>> = vec![];
     for n in noted {
         let nodes: BTreeSet<usize> = n.nodes.iter().filter_map(|n| items.get(n).copied()).collect();
         let sides = n.explored.sides(&n.step).ok().filter(is_small);
         let drawing = sides.and_then(|sides| {
-            let key = key(&sides, library);
-            if let Some(&at) = known.get(&key) {
-                return Some(at);
-            }
-            if out.drawings.len() >= DRAWINGS {
-                out.undrawn += 1;
-                return None;
-            }
-            known.insert(key, out.drawings.len());
-            out.drawings.push(drawing(&sides, library, prices));
-            drawn.push(n);
-            Some(out.drawings.len() - 1)
+            let (at, is_new) = drawings.add(&sides, library, Some(prices))?;
+            drawn.extend(is_new.then_some(n));
+            Some(at)
         });
         let text = || (n.explored.term(n.step.left), n.explored.term(n.step.right));
-        out.steps.push(Step {
+        steps.push(Step {
             law: law(&n.name),
             search: n.search,
             round: n.step.round,
@@ -106,9 +96,40 @@ pub(super) fn steps(
         let steps: Vec<ProofStep> = all.iter().map(|n| n.step).collect();
         runs.errors(all[0].explored, &steps)
     });
-    out.drawings.iter_mut().for_each(|d| d.error = errors.next().flatten());
+    drawings.all.iter_mut().for_each(|d| d.error = errors.next().flatten());
     drop(errors);
-    out
+    Steps { steps, drawings: drawings.all, undrawn: drawings.undrawn }
+}
+
+/// The drawings of steps, equal ones once.
+#[derive(Default)]
+pub(super) struct Drawings {
+    pub all: Vec<Drawing>,
+    /// Steps that are told as text since there would be too many.
+    pub undrawn: usize,
+    known: HashMap<u64, usize>,
+}
+
+impl Drawings {
+    /// The number of a step's drawing, priced if there are prices, and whether it is a new one; nothing where there are too many.
+    pub fn add(
+        &mut self,
+        sides: &Sides,
+        library: &Library,
+        prices: Option<&TargetPrices<'_>>,
+    ) -> Option<(usize, bool)> {
+        let key = key(sides, library);
+        if let Some(&at) = self.known.get(&key) {
+            return Some((at, false));
+        }
+        if self.all.len() >= DRAWINGS {
+            self.undrawn += 1;
+            return None;
+        }
+        self.known.insert(key, self.all.len());
+        self.all.push(drawing(sides, library, prices));
+        Some((self.all.len() - 1, true))
+    }
 }
 
 fn is_small(sides: &Sides) -> bool {
@@ -177,10 +198,11 @@ fn term(p: &Program, library: &Library, other: &HashSet<u64>) -> Term {
 }
 
 /// Draws both sides of a step, and prices them.
-fn drawing(sides: &Sides, library: &Library, prices: &TargetPrices<'_>) -> Drawing {
+fn drawing(sides: &Sides, library: &Library, prices: Option<&TargetPrices<'_>>) -> Drawing {
     let of = |p: &Program| looks(p, library).into_iter().collect::<HashSet<u64>>();
     let (a, b) = (of(&sides.left), of(&sides.right));
     let cost = |p: &Program| {
+        let prices = prices?;
         let folds = p.consts.bytes() <= FOLDED;
         let folded = folds.then(|| folding::fold(p, library).ok()).flatten()?;
         Some(select_kernels_priced(folded, library, prices).cost)

@@ -1,34 +1,5 @@
 // The views beside the graphs, and the overview: where time goes, what laws do, what is gone, and how the search went.
 
-const table = (head, rows, pick) => el("table", {},
-  el("thead", {}, el("tr", {}, head.map(([text, kind]) => el("th", { class: kind ?? "", scope: "col" }, text)))),
-  el("tbody", {}, rows.map((cells, i) => el("tr", pick ? { class: "pick", onclick: (e) => { if (!e.target.closest("button")) pick(i); } } : {},
-    cells.map((c, j) => el("td", { class: head[j][1] ?? "" }, c))))));
-
-// Rows of a table shown at first.
-const ROWS = 200;
-
-// A table of many rows, with a filter over what they say.
-function filtered(head, rows, about) {
-  const holder = el("div", {});
-  let most = ROWS;
-  const input = el("input", { class: "filter", type: "search", placeholder: "Filter", "aria-label": about, oninput: () => { most = ROWS; draw(); } });
-  const draw = () => {
-    const wanted = input.value.toLowerCase();
-    const found = rows.filter((r) => r.text.toLowerCase().includes(wanted));
-    holder.replaceChildren(
-      el("p", { class: "faint" }, `${found.length} of ${rows.length}`),
-      table(head, found.slice(0, most).map((r) => r.cells()), (i) => found[i].pick()));
-    if (found.length > most) {
-      holder.append(el("button", { type: "button", onclick: () => { most *= 5; draw(); } }, "Show more"));
-    }
-  };
-  draw();
-  return [input, holder];
-}
-
-const go = (kind, name) => { location.hash = anchor(kind, name); };
-
 // Kernels that do the same, together; those that take longest first.
 function times() {
   const groups = new Map();

@@ -55,6 +55,15 @@ impl Cone {
 /// Elements of constants whose numbers are part of what a cone looks like.
 const FEW: usize = 16;
 
+/// What a value is called: its node, or its input.
+pub(super) fn called(program: &Program, v: Value) -> String {
+    let node = program.node(v.node);
+    match &node.kind {
+        NodeKind::Input(i) => program.inputs[*i as usize].0.clone(),
+        NodeKind::Const(_) | NodeKind::Apply(..) => node.origin.clone(),
+    }
+}
+
 /// A node and all that it is computed from.
 fn beneath(p: &Program, root: NodeId) -> BTreeSet<NodeId> {
     let (mut seen, mut open) = (BTreeSet::from([root]), vec![root]);
@@ -83,7 +92,17 @@ pub(super) fn cone(
     };
     let goal = [("a", a), ("b", b)].map(|(name, class)| (name.to_string(), made.value(class)));
     made.out.program.outputs = goal.to_vec();
-    made.out.nodes.iter_mut().for_each(|n| n.sort_unstable());
+    for (side, nodes) in [Side::A, Side::B].into_iter().zip(&mut made.out.nodes) {
+        nodes.sort_unstable();
+        // What is computed from constants alone may be shared with other places, and is told where there is nothing else.
+        let varies = |n: &NodeId| {
+            let class = values.class_of(side, Value { node: *n, output: 0 });
+            values.class(class).varies
+        };
+        if nodes.iter().any(varies) {
+            nodes.retain(varies);
+        }
+    }
     Some(made.out)
 }
 
@@ -148,7 +167,10 @@ impl Made<'_, '_> {
         let ty = self.values.ty(side, v).clone();
         let program = &mut self.out.program;
         let index = program.inputs.len() as u32;
-        program.inputs.push((format!("v{index}"), ty.clone()));
+        let name = called(self.values.programs[side as usize], v);
+        let is_new = !name.is_empty() && program.inputs.iter().all(|(n, _)| *n != name);
+        let name = if is_new { name } else { format!("v{index}") };
+        program.inputs.push((name, ty.clone()));
         let origin = String::new();
         let kind = NodeKind::Input(index);
         let node = program.push(Node { kind, args: vec![], types: vec![ty], origin });

@@ -7,29 +7,36 @@
 mod cone;
 mod interface;
 mod judge;
+mod linked;
 mod numbers;
 mod partners;
 mod prove;
+mod seen;
 mod sweep;
 mod text;
 mod values;
 
 use crate::error::Error;
+use crate::explain::html::pair_page;
 use crate::explain::name_all;
 use crate::model::Model;
 use crate::names;
 use crate::pipeline::options::Options;
+use crate::stack::with_room;
 use interface::{Matched, matched};
 use judge::{Changed, Judged, changed_constants};
 pub use judge::{Difference, OutputDifference};
+pub(super) use linked::{Link, Relation};
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
 use mlc_explore::Reason;
 use numbers::{Numbers, Runner};
 use prove::{Proved, Prover, called};
+pub(super) use seen::{Sample, Seen};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use sweep::{Held, Place, Sweep, Swept, as_built};
 use values::CommonConstants;
 
@@ -66,6 +73,26 @@ pub struct Comparison {
     pub inputs: Vec<String>,
     /// What the user should know besides.
     pub notes: Vec<String>,
+    /// What its page is drawn from.
+    #[serde(skip)]
+    seen: Arc<Seen>,
+}
+
+impl Comparison {
+    /// The comparison as one page that a browser opens: both models side by side, what is equal linked, and what differs marked.
+    /// The file stands alone: it loads nothing and holds no weights.
+    ///
+    /// # Errors
+    /// A shape or value no longer fits a model's file.
+    pub fn html(&self) -> Result<String, Error> {
+        let names = self.seen.names();
+        self.html_called([&names[0], &names[1]])
+    }
+
+    /// The same of models that are called so.
+    pub(crate) fn html_called(&self, titles: [&str; 2]) -> Result<String, Error> {
+        with_room(|| pair_page(self, &self.seen, titles))
+    }
 }
 
 /// A law that proofs rest on.
@@ -170,6 +197,14 @@ pub(crate) fn compare(a: &Model, b: &Model, options: &Options) -> Result<Compari
     let outputs = judge::outputs(p, &numbers);
     let inputs = numbers.samples.iter().map(|s| s.name.clone()).collect();
     let told = Told { library, programs: [p, q], swept: &swept };
+    let seen = Seen {
+        models: [a.clone(), b.clone()],
+        links: linked::links(&told, &consts),
+        proofs: told.proved().map(|(b, a, proof)| (a, b, proof.clone())).collect(),
+        places: told.places().map(|p| p.values).collect(),
+        samples: numbers.samples.iter().map(|s| Sample::of(s, p)).collect(),
+        programs: programs.clone(),
+    };
     Ok(Comparison {
         answer: told.answer(),
         values: swept.counted.0,
@@ -180,6 +215,7 @@ pub(crate) fn compare(a: &Model, b: &Model, options: &Options) -> Result<Compari
         outputs,
         inputs,
         notes,
+        seen: Arc::new(seen),
     })
 }
 
@@ -214,11 +250,16 @@ impl Told<'_> {
         }
     }
 
-    fn proofs(&self) -> impl Iterator<Item = &Proved> {
-        self.swept.held.values().filter_map(|(_, held)| match held {
-            Held::Proved(proof) => Some(proof),
+    /// Values of the second program that are proved to be these of the first.
+    fn proved(&self) -> impl Iterator<Item = (Value, Value, &Proved)> {
+        self.swept.held.iter().filter_map(|(b, (a, held))| match held {
+            Held::Proved(proof) => Some((*b, *a, proof)),
             Held::Placed(_) => None,
         })
+    }
+
+    fn proofs(&self) -> impl Iterator<Item = &Proved> {
+        self.proved().map(|(_, _, proof)| proof)
     }
 
     fn places(&self) -> impl Iterator<Item = &Place> {
@@ -230,9 +271,9 @@ impl Told<'_> {
 
     fn laws(&self) -> Vec<UsedLaw> {
         let mut count: BTreeMap<u32, usize> = BTreeMap::new();
-        for reason in self.proofs().flat_map(|p| &p.reasons) {
+        for reason in self.proofs().flat_map(|p| &p.steps).map(|s| s.reason) {
             if let Reason::Law(law) = reason {
-                *count.entry(*law).or_default() += 1;
+                *count.entry(law).or_default() += 1;
             }
         }
         let used = |(law, equations): (u32, usize)| {
@@ -316,13 +357,7 @@ impl Told<'_> {
         RegionSide { value: self.named(side, value), nodes: names, operators }
     }
 
-    /// What a value is called: its node, its input, the output that it is.
     fn named(&self, side: usize, v: Value) -> String {
-        let program = self.programs[side];
-        let node = program.node(v.node);
-        match &node.kind {
-            NodeKind::Input(i) => program.inputs[*i as usize].0.clone(),
-            NodeKind::Const(_) | NodeKind::Apply(..) => node.origin.clone(),
-        }
+        cone::called(self.programs[side], v)
     }
 }

@@ -12,7 +12,7 @@ use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::pattern::is_layout;
 use mlc_explore::constants::folding::fold;
-use mlc_explore::{Explored, Limits, Reason, Stop, explore_until_equal};
+use mlc_explore::{Explored, Limits, ProofStep, Reason, Sides, Stop, explore_until_equal};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,16 +27,28 @@ const STEPS: u64 = 4_000_000;
 
 /// A proof.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Proved {
-    /// The steps.
-    pub reasons: Vec<Reason>,
+pub(in crate::explain) struct Proved {
+    pub steps: Vec<Step>,
     /// Constants that were computed elsewhere: by how much they differ.
     pub rounded: Vec<Rounded>,
 }
 
+/// A step of a proof.
+#[derive(Clone, Debug)]
+pub(in crate::explain) struct Step {
+    pub reason: Reason,
+    /// What was there and what it equals, of steps that are small.
+    pub sides: Option<Arc<Sides>>,
+    /// Both as terms.
+    pub text: (String, String),
+}
+
+/// Nodes of a side that is kept.
+const SIDE: usize = 80;
+
 /// A constant of one model, and what the other one computes in its place.
 #[derive(Clone, Debug)]
-pub(super) struct Rounded {
+pub(in crate::explain) struct Rounded {
     pub name: String,
     /// As a part of its largest element.
     pub difference: f64,
@@ -63,14 +75,14 @@ impl<'a> Prover<'a> {
     pub fn prove(&self, cone: &Cone) -> Result<Option<Proved>, Error> {
         for rounds in ROUNDS {
             let explored = self.explored(&cone.program, rounds)?;
-            if let Some(reasons) = reasons(&explored, &cone.program) {
-                return Ok(Some(Proved { reasons, rounded: vec![] }));
+            if let Some(steps) = steps(&explored, &cone.program) {
+                return Ok(Some(Proved { steps, rounded: vec![] }));
             }
             let (program, rounded) = self.with_computed(cone, &explored);
             if !rounded.is_empty()
-                && let Some(reasons) = reasons(&self.explored(&program, rounds)?, &program)
+                && let Some(steps) = steps(&self.explored(&program, rounds)?, &program)
             {
-                return Ok(Some(Proved { reasons, rounded }));
+                return Ok(Some(Proved { steps, rounded }));
             }
             if explored.stop != Stop::Rounds {
                 break;
@@ -150,9 +162,15 @@ fn goal(program: &Program) -> (Value, Value) {
 }
 
 /// Why the two outputs are equal, if they are.
-fn reasons(explored: &Explored, program: &Program) -> Option<Vec<Reason>> {
+fn steps(explored: &Explored, program: &Program) -> Option<Vec<Step>> {
     let proof = explored.prove_equal(&[goal(program)])?;
-    Some(proof.steps.iter().map(|s| s.reason).collect())
+    let is_small = |s: &Sides| s.left.nodes.len().max(s.right.nodes.len()) <= SIDE;
+    let step = |s: &ProofStep| Step {
+        reason: s.reason,
+        sides: explored.sides(s).ok().filter(is_small).map(Arc::new),
+        text: (explored.term(s.left), explored.term(s.right)),
+    };
+    Some(proof.steps.iter().map(step).collect())
 }
 
 /// What a constant is called.

@@ -11,7 +11,7 @@ use super::partners::partners;
 use super::prove::{Proved, Prover};
 use super::values::{ClassId, CommonConstants, Side, Values};
 use crate::error::Error;
-use mlc_dsl::ir::{NodeKind, Program, Value};
+use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_explore::progress;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -155,7 +155,7 @@ impl<'a> Sweep<'a> {
             progress::report("comparing", Some(n as f64 / count as f64));
             let classes = values.enter(Side::B);
             for (output, class) in classes.into_iter().enumerate() {
-                let v = Value { node: mlc_dsl::ir::NodeId(n as u32), output: output as u32 };
+                let v = Value { node: NodeId(n as u32), output: output as u32 };
                 if let Some((partner, _)) = self.held.get(&v) {
                     let partner = values.class_of(Side::A, *partner);
                     values.join(v, partner);
@@ -315,17 +315,29 @@ impl<'a> Sweep<'a> {
 
     /// How many more values of the second program would be values of the first if these two were equal.
     fn behind(&self, v: Value, partner: Value) -> usize {
-        let mut values = Values::new(self.programs, self.consts);
-        for n in 0..self.programs[1].nodes.len() {
-            for output in 0..values.enter(Side::B).len() {
-                let at = Value { node: mlc_dsl::ir::NodeId(n as u32), output: output as u32 };
-                let held = self.held.get(&at).map(|(a, _)| *a);
-                if let Some(a) = if at == v { Some(partner) } else { held } {
-                    let there = values.class_of(Side::A, a);
-                    values.join(at, there);
-                }
+        let held = |at: Value| match at == v {
+            true => Some(partner),
+            false => self.held.get(&at).map(|(a, _)| *a),
+        };
+        settled(self.programs, self.consts, &held).counted().1
+    }
+}
+
+/// The values of both programs where these of the second are taken to be values of the first.
+pub(super) fn settled<'p>(
+    programs: [&'p Program; 2],
+    consts: &'p CommonConstants,
+    held: &dyn Fn(Value) -> Option<Value>,
+) -> Values<'p> {
+    let mut values = Values::new(programs, consts);
+    for n in 0..programs[1].nodes.len() {
+        for output in 0..values.enter(Side::B).len() {
+            let at = Value { node: NodeId(n as u32), output: output as u32 };
+            if let Some(a) = held(at) {
+                let there = values.class_of(Side::A, a);
+                values.join(at, there);
             }
         }
-        values.counted().1
     }
+    values
 }

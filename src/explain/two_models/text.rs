@@ -39,7 +39,8 @@ impl Comparison {
         out
     }
 
-    fn headline(&self) -> String {
+    /// The verdict in a line.
+    pub(in crate::explain) fn headline(&self) -> String {
         let differ = self.regions.iter().filter(|r| r.difference.is_some()).count();
         let places = |n: usize| if n == 1 { "1 place".into() } else { format!("{n} places") };
         match self.answer {

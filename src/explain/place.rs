@@ -1,13 +1,48 @@
-//! `explain --at NODE` and `--node NODE`: the node of the program that a node or value of the model is read as, or what else reading
+//! Where a question about a node of the model leads: the node of the program that a node or value is read as, or what else reading
 //! made of it.
 
-use crate::explain::Makers;
+use super::left_out::Makers;
+use super::node::NodeStory;
+use super::not_fused::NotFused;
+use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::names;
-use anyhow::bail;
+use mlc_dsl::ir::Program;
 use mlc_dsl::shown;
 use mlc_onnx::{RawModel, origin};
+use serde::Serialize;
 use std::collections::BTreeSet;
+
+/// The answer to a question about nodes of a model.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfNodes<T> {
+    /// What reading made of what was asked for, where that is no node of the program.
+    pub notes: Vec<String>,
+    /// What is known of the nodes that stand for it; nothing where no node does.
+    #[serde(flatten)]
+    pub answer: Option<T>,
+}
+
+impl<T> OfNodes<T> {
+    fn told(&self, answer: impl FnOnce(&T) -> String) -> String {
+        let notes: String = self.notes.iter().map(|n| format!("{n}\n")).collect();
+        notes + &self.answer.as_ref().map(answer).unwrap_or_default()
+    }
+}
+
+impl OfNodes<NodeStory> {
+    /// For people; `all` leaves nothing out.
+    pub fn human(&self, all: bool) -> String {
+        self.told(|story| story.human(all))
+    }
+}
+
+impl OfNodes<NotFused> {
+    /// For people.
+    pub fn human(&self) -> String {
+        self.told(NotFused::human)
+    }
+}
 
 /// Where to look.
 pub(crate) struct Place {
@@ -17,10 +52,13 @@ pub(crate) struct Place {
     pub told: Vec<String>,
 }
 
-/// Finds a node of a model whose nodes all have names.
-pub(crate) fn find(model: &Model, at: &str) -> anyhow::Result<Place> {
-    let known: BTreeSet<&str> = model.program.nodes.iter().map(|n| n.origin.as_str()).collect();
-    if known.contains(at) {
+/// Finds a node of a model in the program that it is read as, whose nodes all have names.
+///
+/// # Errors
+/// The model has no such node or value.
+pub(crate) fn place(program: &Program, model: &Model, at: &str) -> Result<Place, Error> {
+    let known: BTreeSet<&str> = program.nodes.iter().map(|n| n.origin.as_str()).collect();
+    if known.contains(at) && !at.is_empty() {
         return Ok(Place { node: Some(at.to_string()), told: vec![] });
     }
     let raw = model.raw()?;
@@ -34,8 +72,9 @@ pub(crate) fn find(model: &Model, at: &str) -> anyhow::Result<Place> {
         let nodes = raw.iter().flat_map(|raw| &raw.graph.nodes);
         let names = nodes.flat_map(|n| std::iter::once(&n.name).chain(&n.outputs));
         all.extend(names.map(String::as_str).filter(|n| !n.is_empty()));
-        let help = names::hint(at, &all, "`mlc-rewrite show MODEL` names its nodes");
-        bail!("the model has no node `{}`{help}", shown(at));
+        let message = format!("the model has no node `{}`", shown(at));
+        let help = names::did_you_mean(at, &all, "`mlc-rewrite show MODEL` names its nodes");
+        return Err(Error::new(ErrorKind::Setting, message).or_help(help));
     };
     let (label, results) = read.map_err(|e| model.refused(e))?;
     let makers = Makers::new(raw);
