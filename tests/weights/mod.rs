@@ -4,8 +4,11 @@
 mod files;
 
 use files::{GROUPS, LAYERS, SIZE, WORDS, decoder, decoder_folder};
+use mlc_dsl::ir::build::Builder;
+use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
 use mlc_rewrite::ndarray::{ArrayD, IxDyn};
-use mlc_rewrite::{AnyArray, Error, Model, Optimizer, Outputs, Reader, Session};
+use mlc_rewrite::pipeline::{self, Options};
+use mlc_rewrite::{AnyArray, Error, Model, Optimizer, Outputs, Reader, Session, stdlib};
 use std::path::Path;
 
 fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -117,6 +120,28 @@ fn rounded_rows_are_what_the_model_means() {
     assert_eq!(products, 7 * LAYERS + 1, "{}", result.text());
     let own = logits(&run(&result.session().unwrap(), &IDS, None));
     assert_close(&own, &wanted);
+}
+
+/// Products of many rows take no longer with weights in blocks than with numbers, and those of few rows a fraction.
+#[test]
+fn weights_stay_in_blocks_on_every_processor_where_rows_are_open() {
+    let library = stdlib::shipped();
+    let call = |name: &str| library.find(name).expect("shipped");
+    let mut b = Builder::new(&library);
+    let x = b.input("x", Type::new(DType::F32, vec![Extent::sym("n"), Extent::from(576)]));
+    let blocks = Tensor::from_i64(DType::U8, vec![1536, 18, 20], &[1; 1536 * 18 * 20]);
+    let blocks = b.constant(blocks);
+    let numbers = b.apply(call("q4_1"), &[], &[blocks]).expect("types")[0];
+    let perm = Some(Attr::ints([1, 0]));
+    let turned = b.apply(call("transpose"), &[perm], &[numbers]).expect("types")[0];
+    let y = b.apply(call("matmul"), &[], &[x, turned]).expect("types")[0];
+    let program = b.finish(vec![("y".into(), y)]);
+    for target in ["cpu", "cpu_avx512_halves", "cpu_avx2", "cpu_neon", "cpu_baseline"] {
+        let options = Options { target: target.into(), self_check: false, ..Options::default() };
+        let result = pipeline::optimize(program.clone(), &library, &options).expect(target);
+        let kernels: Vec<&str> = result.plan.kernels.iter().map(|k| k.name.as_str()).collect();
+        assert_eq!(kernels, ["gemm_blocks"], "{target}");
+    }
 }
 
 #[test]
