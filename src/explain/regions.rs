@@ -7,9 +7,9 @@
 use super::split::{Order, Span, split};
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::Plan;
+use mlc_dsl::plan::{Kernel, Plan};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A kernel as it is told.
 #[derive(Clone, Debug, Serialize)]
@@ -101,7 +101,7 @@ pub fn regions(
         line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
         spans.push(Span { nodes: line.nodes.clone(), seconds: line.seconds });
     }
-    let shared: BTreeSet<&String> = shared(&old).chain(shared(&new)).collect();
+    let shared: HashSet<&str> = shared(before.plan).chain(shared(after.plan)).collect();
     for (line, readers) in new.iter().zip(unnamed(after.plan)) {
         let Some(first) = line.nodes.first() else { continue };
         readers.iter().for_each(|r| sets.join(first, r));
@@ -116,7 +116,7 @@ pub fn regions(
         {
             let next = &old[reader].nodes;
             sets.join(gone, &next[0]);
-            let next = next.iter().find(|n| !shared.contains(n));
+            let next = next.iter().find(|n| !shared.contains(n.as_str()));
             let nodes = line.nodes.iter().chain(next).cloned().collect();
             spans.push(Span { nodes, seconds: line.seconds });
         }
@@ -132,8 +132,7 @@ pub fn regions(
         list.push(line.clone());
         region.saved += sign * line.seconds;
     }
-    let mut order = order(before.plan, after.plan);
-    order.retain(|n, _| !shared.contains(&n.to_string()));
+    let order = Order { places: places(before.plan, after.plan), shared };
     let mut spans_of: HashMap<String, Vec<Span>> = HashMap::new();
     for span in spans {
         let key = span.nodes.first().map_or(String::new(), |n| sets.find(n));
@@ -157,17 +156,19 @@ pub fn regions(
     told
 }
 
-/// The nodes that several kernels of a plan compute, such as a number that is repeated wherever it is read: they do not say where a
-/// kernel belongs that computes others, too.
-fn shared(lines: &[KernelLine]) -> impl Iterator<Item = &String> {
-    let mut count: BTreeMap<&String, usize> = BTreeMap::new();
-    lines.iter().flat_map(|l| &l.nodes).for_each(|n| *count.entry(n).or_default() += 1);
+/// The nodes that several kernels of a plan compute.
+fn shared(plan: &Plan) -> impl Iterator<Item = &str> {
+    let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+    plan.kernels
+        .iter()
+        .flat_map(|k| own_names(plan, k))
+        .for_each(|n| *count.entry(n).or_default() += 1);
     count.into_iter().filter(|(_, n)| *n > 1).map(|(n, _)| n)
 }
 
 /// The places of nodes of the model in the order of the program as read, then of the result.
-fn order<'a>(before: &'a Plan, after: &'a Plan) -> Order<'a> {
-    let mut out = Order::new();
+fn places<'a>(before: &'a Plan, after: &'a Plan) -> HashMap<&'a str, usize> {
+    let mut out = HashMap::new();
     let nodes = before.program.nodes.iter().chain(&after.program.nodes);
     for name in nodes.map(|n| n.origin.as_str()).filter(|n| !n.is_empty()) {
         let next = out.len();
@@ -262,7 +263,7 @@ fn operators(lines: &[KernelLine]) -> BTreeMap<&String, usize> {
 /// For each kernel the nodes of the model to which those of its values belong that are not found in the model: what reads them.
 fn unnamed(plan: &Plan) -> Vec<BTreeSet<&str>> {
     let names = super::names(&plan.program);
-    let readers = |k: &mlc_dsl::plan::Kernel| {
+    let readers = |k: &Kernel| {
         let unnamed = k.nodes.iter().filter(|n| plan.program.node(**n).origin.is_empty());
         unnamed.map(|n| names[n.0 as usize]).filter(|n| !n.is_empty()).collect()
     };
@@ -273,7 +274,7 @@ fn unnamed(plan: &Plan) -> Vec<BTreeSet<&str>> {
 pub(super) fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
     let plan = priced.plan;
     let kernels = plan.kernels.iter().zip(&priced.seconds).zip(node_names(plan));
-    let line = |((k, seconds), nodes): ((&mlc_dsl::plan::Kernel, &f64), Vec<String>)| {
+    let line = |((k, seconds), nodes): ((&Kernel, &f64), Vec<String>)| {
         let operators = k.nodes.iter().map(|&n| library.node_name(&plan.program, n)).collect();
         KernelLine { kernel: k.name.clone(), operators, nodes, seconds: *seconds }
     };
@@ -283,19 +284,22 @@ pub(super) fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
 /// For each kernel the nodes of the model whose values it computes, or else those of what reads it.
 pub(crate) fn node_names(plan: &Plan) -> Vec<Vec<String>> {
     let readers = readers(plan);
-    let mut out: Vec<Vec<String>> = Vec::with_capacity(plan.kernels.len());
-    for k in &plan.kernels {
-        let mut nodes: Vec<String> = Vec::new();
-        for name in k.nodes.iter().map(|n| &plan.program.node(*n).origin) {
-            if !name.is_empty() && !nodes.contains(name) {
-                nodes.push(name.clone());
-            }
-        }
-        out.push(nodes);
-    }
+    let own = |k| own_names(plan, k).into_iter().map(String::from).collect();
+    let mut out: Vec<Vec<String>> = plan.kernels.iter().map(own).collect();
     for k in (0..out.len()).rev().filter(|&k| readers[k].iter().all(|&r| r > k)) {
         if out[k].is_empty() {
             out[k] = readers[k].first().map(|&r| out[r].clone()).unwrap_or_default();
+        }
+    }
+    out
+}
+
+/// The nodes of the model whose values a kernel computes.
+fn own_names<'a>(plan: &'a Plan, kernel: &Kernel) -> Vec<&'a str> {
+    let mut out: Vec<&str> = Vec::new();
+    for name in kernel.nodes.iter().map(|n| plan.program.node(*n).origin.as_str()) {
+        if !name.is_empty() && !out.contains(&name) {
+            out.push(name);
         }
     }
     out

@@ -5,7 +5,7 @@
 //! another would cost.
 
 use super::regions::{KernelLine, Region};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Kernels, before and after, of a region that is told as a whole.
 const KERNELS: usize = 24;
@@ -23,7 +23,29 @@ pub(super) struct Span {
 }
 
 /// The places of nodes in the model.
-pub(super) type Order<'a> = HashMap<&'a str, usize>;
+#[derive(Default)]
+pub(super) struct Order<'a> {
+    pub places: HashMap<&'a str, usize>,
+    /// Nodes that several kernels of a plan compute, such as a number that is repeated wherever it is read: they do not say where a
+    /// kernel belongs that computes others, too.
+    pub shared: HashSet<&'a str>,
+}
+
+impl Order<'_> {
+    fn of(&self, node: &str) -> Option<usize> {
+        self.places.get(node).copied()
+    }
+
+    /// The places of what a kernel computes.
+    fn all_of(&self, nodes: &[String]) -> Vec<usize> {
+        let own = nodes.iter().filter(|n| !self.shared.contains(n.as_str()));
+        let own: Vec<usize> = own.filter_map(|n| self.of(n)).collect();
+        match own.is_empty() {
+            true => nodes.iter().filter_map(|n| self.of(n)).collect(),
+            false => own,
+        }
+    }
+}
 
 /// The parts of a region, each with one of the nodes at which laws or other steps were `applied`.
 pub(super) fn split(
@@ -33,8 +55,8 @@ pub(super) fn split(
     order: &Order<'_>,
 ) -> Vec<Region> {
     let placed = |s: &Span| {
-        let places = || s.nodes.iter().filter_map(|n| order.get(&**n).copied());
-        Some((places().min()?, places().max()?, s.seconds))
+        let places = order.all_of(&s.nodes);
+        Some((*places.iter().min()?, *places.iter().max()?, s.seconds))
     };
     let spans: Vec<(usize, usize, f64)> = spans.iter().filter_map(placed).collect();
     let mut open = vec![region];
@@ -64,13 +86,12 @@ fn cut(
     }
     let lines = || region.before.iter().chain(&region.after);
     let whole: f64 = lines().map(|l| l.seconds).sum();
-    let is_placed = |l: &&KernelLine| l.nodes.iter().any(|n| order.contains_key(&**n));
+    let is_placed = |l: &&KernelLine| l.nodes.iter().any(|n| order.of(n).is_some());
     let anywhere: f64 = lines().filter(|l| !is_placed(l)).map(|l| l.seconds).sum();
-    let places: BTreeSet<usize> =
-        region.nodes.iter().filter_map(|n| order.get(&**n).copied()).collect();
+    let places: BTreeSet<usize> = region.nodes.iter().filter_map(|n| order.of(n)).collect();
     let cost = |&at: &usize| {
         let has_enough = |after: bool| {
-            let is_here = |n: &&str| order.get(*n).is_some_and(|p| (*p >= at) == after);
+            let is_here = |n: &&str| order.of(n).is_some_and(|p| (p >= at) == after);
             let own = region.nodes.iter().map(String::as_str).filter(is_here);
             if !own.clone().any(|n| applied.contains(n)) {
                 return false;
@@ -93,7 +114,7 @@ fn cut(
 
 /// True if most of what a kernel computes is at this place or behind it.
 fn side(line: &KernelLine, at: usize, order: &Order<'_>) -> bool {
-    let places: Vec<usize> = line.nodes.iter().filter_map(|n| order.get(&**n).copied()).collect();
+    let places = order.all_of(&line.nodes);
     2 * places.iter().filter(|p| **p >= at).count() > places.len()
 }
 
@@ -104,7 +125,7 @@ fn halves(region: Region, at: usize, order: &Order<'_>) -> (Region, Region) {
             region.before.iter().filter(own).cloned().collect(),
             region.after.iter().filter(own).cloned().collect(),
         );
-        let behind = |n: &&String| order.get(&***n).is_some_and(|p| *p >= at) == after;
+        let behind = |n: &&String| order.of(n).is_some_and(|p| p >= at) == after;
         let sum = |all: &[KernelLine]| all.iter().map(|l| l.seconds).sum::<f64>();
         Region {
             nodes: region.nodes.iter().filter(behind).cloned().collect(),
@@ -153,7 +174,8 @@ mod tests {
     }
 
     fn places(names: &[String]) -> Order<'_> {
-        names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect()
+        let places = names.iter().enumerate().map(|(i, n)| (n.as_str(), i)).collect();
+        Order { places, ..Order::default() }
     }
 
     #[test]
@@ -170,6 +192,23 @@ mod tests {
     }
 
     #[test]
+    fn what_many_kernels_compute_ties_no_kernel_to_its_first_place() {
+        let (mut region, _, names) = chain(&[9, 21, 29]);
+        let number = names[0].clone();
+        let lines = region.before.iter_mut().chain(&mut region.after);
+        lines.for_each(|l| l.nodes.insert(0, number.clone()));
+        // This one computes nothing else, as its value is made elsewhere again.
+        region.before[1].nodes.pop();
+        let lines = region.before.iter().chain(&region.after);
+        let spans: Vec<Span> =
+            lines.map(|l| Span { nodes: l.nodes.clone(), seconds: l.seconds }).collect();
+        let order = Order { shared: [names[0].as_str()].into(), ..places(&names) };
+        let parts = split(region, &spans, &everywhere(&names), &order);
+        assert!(parts.iter().all(|p| p.before.len() + p.after.len() <= KERNELS));
+        assert_eq!(parts.iter().map(|p| p.before.len()).sum::<usize>(), 40);
+    }
+
+    #[test]
     fn what_cannot_be_split_stays() {
         let (mut region, mut spans, names) = chain(&[]);
         // One kernel of the result computes all.
@@ -179,6 +218,6 @@ mod tests {
         spans.push(Span { nodes: names.clone(), seconds: 1.0 });
         assert_eq!(split(region, &spans, &everywhere(&names), &places(&names)).len(), 1);
         let region = Region { before: vec![kernel(&[0])], ..Region::default() };
-        assert_eq!(split(region, &[], &BTreeSet::new(), &Order::new()).len(), 1);
+        assert_eq!(split(region, &[], &BTreeSet::new(), &Order::default()).len(), 1);
     }
 }

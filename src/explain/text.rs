@@ -10,8 +10,12 @@ use std::fmt::Write;
 const NAMES: usize = 4;
 
 /// Laws and kernels of a region that are written out.
-const LAWS: usize = 12;
+const LAWS: usize = 8;
 const KERNELS: usize = 6;
+
+/// Operators of a kernel that are written out, those that end it among them.
+const OPERATORS: usize = 7;
+const LAST: usize = 3;
 
 impl Explanation {
     /// For people; `all` leaves nothing out: unchanged kernels, every name, the equations of the proof.
@@ -142,7 +146,7 @@ pub(crate) fn names(all: &[String], whole: bool) -> String {
 pub(super) fn kernels(lines: &[KernelLine], all: bool) -> String {
     let mut out: Vec<(String, usize, f64)> = Vec::new();
     for l in lines {
-        let text = format!("{} {}", l.operators.join("+"), seconds(l.seconds));
+        let text = format!("{} {}", operators(&l.operators, all), seconds(l.seconds));
         match out.iter_mut().find(|(t, ..)| *t == text) {
             Some((_, n, sum)) => (*n, *sum) = (*n + 1, *sum + l.seconds),
             None => out.push((text, 1, l.seconds)),
@@ -164,11 +168,34 @@ pub(super) fn kernels(lines: &[KernelLine], all: bool) -> String {
     if out.is_empty() { "nothing: it is known before a run".into() } else { out.join("; ") }
 }
 
+/// What a kernel computes; of many operators the first and the last.
+fn operators(every: &[String], all: bool) -> String {
+    if all || every.len() <= OPERATORS {
+        return every.join("+");
+    }
+    let first = every[..OPERATORS - LAST].join("+");
+    let last = every[every.len() - LAST..].join("+");
+    format!("{first}+({} more)+{last}", every.len() - OPERATORS)
+}
+
 /// A duration with a fitting unit.
 pub fn seconds(s: f64) -> String {
     match s {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
         s => format!("{:.2} µs", s * 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_kernel_both_ends_are_told() {
+        let all: Vec<String> = (0..9).map(|i| format!("o{i}")).collect();
+        assert_eq!(operators(&all[..7], false), "o0+o1+o2+o3+o4+o5+o6");
+        assert_eq!(operators(&all, false), "o0+o1+o2+o3+(2 more)+o6+o7+o8");
+        assert_eq!(operators(&all, true), all.join("+"));
     }
 }

@@ -89,11 +89,14 @@ struct Stage {
     moved: Instant,
 }
 
+/// The part of a stage that is done before anything is said of the rest.
+const LEAST: f64 = 0.01;
+
 impl Stage {
     /// What it may still take: as long, for what is left, as what is done took; and no less than it has stood still, for then it
     /// does not go on as it did.
     fn left(&self, now: Instant) -> Option<String> {
-        let part = self.part.filter(|p| *p > 0.0)?;
+        let part = self.part.filter(|p| *p >= LEAST)?;
         let took = self.moved.duration_since(self.begun).as_secs_f64();
         let still = now.duration_since(self.moved).as_secs_f64();
         let left = (took / part * (1.0 - part) - still).max(still);
@@ -123,5 +126,6 @@ mod tests {
         assert_eq!(stage(Some(0.1)).left(at(19.0)).expect("known"), ", about 71 s left");
         assert_eq!(stage(None).left(at(9.0)), None);
         assert_eq!(stage(Some(0.0)).left(at(9.0)), None);
+        assert_eq!(stage(Some(1e-6)).left(at(9.0)), None);
     }
 }
