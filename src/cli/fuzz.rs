@@ -51,7 +51,6 @@ const LIMITS: Limits = Limits {
     most: 1 << 24,
     time: Duration::from_secs(10),
     threads: 1,
-    guides: Vec::new(),
 };
 
 /// Runs the verb.

@@ -34,7 +34,7 @@ pub use kernels::{KernelRow, KernelTable, kernel_table};
 use mlc_dsl::ir::{NodeId, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_explore::{Explored, Extracted, Guide, ProofStep, Reason, progress};
+use mlc_explore::{Explored, Extracted, ProofStep, Reason, progress};
 pub use node::{NodeStory, node};
 pub use not_fused::{NotFused, not_fused};
 pub use numerics::{Amplified, LawError, Numerics, numerics};
@@ -272,22 +272,19 @@ pub(crate) fn names(program: &Program) -> Vec<&str> {
 /// If the model cannot be optimised.
 pub fn leave_out(
     explanation: &mut Explanation,
-    o: &Optimized,
+    source: &Program,
     library: &Arc<Library>,
     options: &Options,
 ) -> Result<(), Error> {
-    // What else is found depends on each law: it takes a search of its own, which looks where the one with all laws found something.
-    let guides: Vec<Arc<Guide>> =
-        searches(o).into_iter().map(|(explored, ..)| Arc::new(Guide::of(explored))).collect();
+    // Each law needs a search of its own, as what else is found depends on it: they go on side by side.
     let laws = &mut explanation.laws;
     let share = (options.threads / laws.len().max(1)).max(1);
     let token = progress::token();
     let cost = |i: usize| -> Result<f64, Error> {
         let mut options = options.clone();
         options.without.push(laws[i].law.clone());
-        options.limits.guides.clone_from(&guides);
         (options.self_check, options.threads, options.limits.threads) = (false, share, share);
-        let searched = || pipeline::optimize(o.source.clone(), library, &options);
+        let searched = || pipeline::optimize(source.clone(), library, &options);
         let other = progress::with_token(token.clone(), || with_room(searched))?;
         Ok(other.report.cost_after)
     };

@@ -18,11 +18,9 @@ pub use graph::lower::{
 };
 pub use proof::log::{LogId, Reason};
 pub use proof::{Proof, ProofStep, Sides};
-pub use saturation::guide::Guide;
 pub use saturation::target_laws::UnusableOperators;
 pub use saturation::{LawProfile, Stop};
 
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Hard limits of exploration.
@@ -40,16 +38,12 @@ pub struct Limits {
     pub time: Duration,
     /// Threads of the search; the result is the same.
     pub threads: usize,
-    /// Searches with more laws: where one is of the same program, laws are tried only where they did something there.
-    pub guides: Vec<Arc<Guide>>,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         let time = Duration::from_secs(20);
-        let guides = Vec::new();
-        let most = MOST_STEPS;
-        Limits { nodes: 12_000, rounds: 24, effort: 10_000, most, time, threads: 1, guides }
+        Limits { nodes: 12_000, rounds: 24, effort: 10_000, most: MOST_STEPS, time, threads: 1 }
     }
 }
 

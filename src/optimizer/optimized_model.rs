@@ -217,7 +217,7 @@ impl OptimizedModel {
         let mut explanation = self.explain()?;
         with_room(|| {
             let (library, options) = (&self.model.library, &self.options);
-            explain::leave_out(&mut explanation, &self.result, library, options)
+            explain::leave_out(&mut explanation, &self.result.source, library, options)
         })?;
         Ok(explanation)
     }

@@ -98,15 +98,6 @@ impl Consts {
         id
     }
 
-    /// The id of a tensor, if it has one.
-    pub fn find(&self, tensor: &Tensor) -> Option<ConstId> {
-        let is_it = |id: &&ConstId| {
-            let known = &self.tensors[id.0 as usize];
-            known.same_storage(tensor) || known == tensor
-        };
-        self.by_key.get(&tensor.sample_key())?.iter().find(is_it).copied()
-    }
-
     /// The tensor of an id.
     pub fn get(&self, id: ConstId) -> &Tensor {
         &self.tensors[id.0 as usize]

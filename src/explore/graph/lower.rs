@@ -4,7 +4,6 @@ use super::Graph;
 use super::language::{ENode, Head};
 use crate::Limits;
 use crate::proof::log::{LogId, Reason};
-use crate::saturation::guide::Accepted;
 use crate::saturation::{LawProfile, Stop, saturate};
 use egg::Id;
 use mlc_dsl::ir::canon::Sink;
@@ -28,8 +27,6 @@ pub struct Explored {
     /// Nodes after each round.
     pub sizes: Vec<usize>,
     pub(crate) bundles: Vec<Vec<Id>>,
-    /// Where each pattern did something.
-    pub(crate) accepted: Vec<Accepted>,
 }
 
 impl Explored {
@@ -94,8 +91,7 @@ fn explore_towards(
     graph.set_limit(limits.nodes.max(graph.node_count()));
     let class = |v: &Value| places[v.node.0 as usize].0[v.output as usize];
     let goal: Vec<(Id, Id)> = goal.iter().map(|(a, b)| (class(a), class(b))).collect();
-    let guide = limits.guides.iter().find(|g| g.is_of(&source)).map(|g| &**g);
-    let saturation = saturate(&mut graph, laws, limits, guide, &goal);
+    let saturation = saturate(&mut graph, laws, limits, &goal);
     Explored {
         graph,
         source,
@@ -104,7 +100,6 @@ fn explore_towards(
         stop: saturation.stop,
         sizes: saturation.sizes,
         bundles: saturation.bundles,
-        accepted: saturation.accepted,
     }
 }
 

@@ -3,7 +3,6 @@
 //! Every node is added by [`Graph::add`], which types it, folds it if it is small and constant, and
 //! rejects it once the node limit is reached: the limit is never exceeded.
 
-pub(crate) mod counterparts;
 pub(crate) mod language;
 pub(crate) mod lower;
 

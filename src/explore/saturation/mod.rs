@@ -2,7 +2,6 @@
 
 mod applicable_laws;
 pub(crate) mod apply;
-pub(crate) mod guide;
 mod incremental;
 mod operand_multisets;
 mod pattern_search;
@@ -14,16 +13,14 @@ mod view_chains;
 use super::Limits;
 use super::analysis::scalar_factors::without_scalar_factor;
 use super::graph::Graph;
-use super::graph::counterparts::Counterparts;
 use super::graph::language::ENode;
 use super::matcher::PartialMatch;
 use super::matcher::multi_pattern::MultiPatternMatches;
 use super::proof::log::LogId;
 use apply::{MatchedNode, Outcome, Refusal, apply, apply_family};
 use egg::Id;
-use guide::{Accepted, Guide, GuidedClasses};
 use incremental::{ChangeTracker, pattern_depth};
-use mlc_dsl::expr::{Expr, ExprKind, UnaryOp};
+use mlc_dsl::expr::{Expr, ExprKind};
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library, Name};
 use mlc_dsl::pattern::{Compiled, compile, is_layout};
 use pattern_search::{RoundBudget, fingerprint, index, search_all};
@@ -139,16 +136,10 @@ struct PatternRunner {
     complete: u32,
     /// Matches may become new without a change: families grow, and what is known of signs does.
     restless: bool,
-    /// A condition holds as long as something is not known: with more laws it may be refused.
-    doubts: bool,
-    /// Classes at which it matched and its conditions held.
-    accepted: HashSet<Id>,
-    /// The same in the search that guides this one, if that has it.
-    guided: Option<HashSet<Id>>,
 }
 
 impl PatternRunner {
-    fn new(library: &Library, compiled: Arc<Compiled>, guide: Option<&Guide>) -> PatternRunner {
+    fn new(library: &Library, compiled: Arc<Compiled>) -> PatternRunner {
         let law = &library.laws[compiled.law as usize];
         PatternRunner {
             depths: compiled.roots.iter().map(|&r| pattern_depth(&compiled, r)).collect(),
@@ -157,21 +148,14 @@ impl PatternRunner {
             of_constants: compiled.normal || law.error == ErrorClass::Exact || asks_of_all(law),
             restless: law.left.iter().any(|s| s.each)
                 || law.conditions.iter().any(Expr::is_learned),
-            doubts: law.conditions.iter().any(|c| c.any(&mut |e| is_negation(e))),
-            guided: guide.and_then(|g| g.accepted(&compiled)),
             compiled,
             profile: LawProfile::default(),
             banned_until: 0,
             bans: 0,
             applied: HashSet::new(),
             complete: 0,
-            accepted: HashSet::new(),
         }
     }
-}
-
-fn is_negation(e: &Expr) -> bool {
-    matches!(e.kind, ExprKind::Unary(UnaryOp::Not, ..))
 }
 
 /// True of a law that asks something of the elements of every variable.
@@ -196,8 +180,6 @@ pub struct Saturation {
     pub sizes: Vec<usize>,
     /// Classes that are profitable only together: the slices that replace each family.
     pub bundles: Vec<Vec<Id>>,
-    /// Where each pattern did something.
-    pub(crate) accepted: Vec<Accepted>,
 }
 
 /// A match that waits to be applied.
@@ -208,23 +190,14 @@ pub(super) struct PendingMatch {
 }
 
 /// Runs the laws of these indices until nothing is new, a limit is hit, or the classes of each pair are one.
-pub fn saturate(
-    graph: &mut Graph,
-    laws: &[u32],
-    limits: &Limits,
-    guide: Option<&Guide>,
-    goal: &[(Id, Id)],
-) -> Saturation {
-    let mut s = Saturator::new(graph, laws, limits, guide);
+pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits, goal: &[(Id, Id)]) -> Saturation {
+    let mut s = Saturator::new(graph, laws, limits);
     let (mut rounds, mut layouts, mut turn) = (0, 0, s.first_turn());
     let stop = loop {
         if s.has_reached(goal) {
             break Stop::Goal;
         }
         if turn == Turn::All && rounds == limits.rounds {
-            break Stop::Rounds;
-        }
-        if guide.is_some_and(|g| g.ended_by(s.graph.round)) {
             break Stop::Rounds;
         }
         rounds += u32::from(turn == Turn::All);
@@ -245,10 +218,8 @@ pub fn saturate(
             }
         };
     };
-    let accepted = |r: &mut PatternRunner| (r.compiled.clone(), std::mem::take(&mut r.accepted));
-    let accepted = s.runners.iter_mut().map(accepted).collect();
     let profiles = profiles(s.runners, s.idle);
-    Saturation { profiles, stop, sizes: s.sizes, bundles: s.families.bundles, accepted }
+    Saturation { profiles, stop, sizes: s.sizes, bundles: s.families.bundles }
 }
 
 /// Whose turn a round is.
@@ -274,9 +245,6 @@ struct Saturator<'a> {
     graph: &'a mut Graph,
     library: Arc<Library>,
     limits: &'a Limits,
-    guide: Option<&'a Guide>,
-    /// Terms that were looked up in the guide.
-    counterparts: Counterparts,
     /// Where no law may round differently, none may regroup either.
     exact: bool,
     runners: Vec<PatternRunner>,
@@ -295,18 +263,13 @@ struct Saturator<'a> {
 }
 
 impl<'a> Saturator<'a> {
-    fn new(
-        graph: &'a mut Graph,
-        laws: &[u32],
-        limits: &'a Limits,
-        guide: Option<&'a Guide>,
-    ) -> Saturator<'a> {
+    fn new(graph: &'a mut Graph, laws: &[u32], limits: &'a Limits) -> Saturator<'a> {
         let library = graph.library.clone();
         let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
         let (laws, idle) = applicable_laws::split_applicable(graph, laws);
         let mut runners: Vec<PatternRunner> = compile(&library, &laws)
             .into_iter()
-            .map(|compiled| PatternRunner::new(&library, compiled, guide))
+            .map(|compiled| PatternRunner::new(&library, compiled))
             .collect();
         // Normalising laws go first: they give the others their one spelling.
         runners.sort_by_key(|r| !r.compiled.normal);
@@ -322,8 +285,6 @@ impl<'a> Saturator<'a> {
             graph,
             library,
             limits,
-            guide,
-            counterparts: Counterparts::new(),
             exact,
             runners,
             idle,
@@ -381,13 +342,12 @@ impl<'a> Saturator<'a> {
 
     /// The matches of every pattern whose turn it is, and whether one sits out this round or the next.
     fn search(&mut self, turn: Turn, reachable: &[Id]) -> (Vec<(usize, Vec<PendingMatch>)>, bool) {
-        let Saturator { graph, runners, changes, limits, guide, counterparts, .. } = self;
+        let Saturator { graph, runners, changes, limits, .. } = self;
         changes.update(graph, reachable, self.levels);
         graph.without_scalar_factor = without_scalar_factor(graph, reachable);
         graph.taking_up_numbers = OnceLock::new();
         let round = graph.round;
-        let guided = guide.map(|g| GuidedClasses::new(g, graph, reachable, counterparts));
-        let index = index(graph, reachable, changes, guided);
+        let index = index(graph, reachable, changes);
         let mut banned = runners.iter().any(|r| r.banned_until >= round);
         let (start, matches) = (self.start, self.matches);
         let budget = RoundBudget { turn, steps: self.left, matches, start, limits };
@@ -474,14 +434,6 @@ fn run_match(
         }
         outcome
     };
-    let is_accepted = match &outcome {
-        Outcome::United | Outcome::Known | Outcome::Full => true,
-        Outcome::Refused(_) => r.doubts,
-        Outcome::IllTyped(_) => false,
-    };
-    if is_accepted {
-        r.accepted.extend(f.sites.iter().map(|(_, class)| *class));
-    }
     match outcome {
         Outcome::United => r.profile.applications += 1,
         Outcome::Known | Outcome::Full => {}

@@ -1,7 +1,6 @@
 //! Search: the new matches of every pattern in one round, on several threads. Reads the e-graph, and changes nothing.
 
 use super::apply::contradicted;
-use super::guide::GuidedClasses;
 use super::search_steps::StepBudget;
 use super::{ChangeTracker, PatternRunner, PendingMatch, Turn};
 use crate::Limits;
@@ -62,10 +61,7 @@ pub(super) fn search_all(
             if waits || start.elapsed() > limits.time {
                 continue;
             }
-            let is_absent = |c: &CallId| !index.by_call.contains_key(&Some(*c));
-            let guided = index.guided.as_ref().zip(r.guided.as_ref());
-            let fruitless = guided.is_some_and(|(g, own)| g.is_fruitless_anywhere(own));
-            if fruitless || r.needs.iter().any(is_absent) {
+            if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
                 let (found, time) = (Vec::new(), Duration::ZERO);
                 out.push(PatternSearch { runner: i, found, over: false, steps: 0, time });
                 continue;
@@ -112,8 +108,6 @@ pub(super) struct ClassIndex<'c> {
     unfolded: HashMap<Option<CallId>, Vec<Id>>,
     /// Classes by an operator and what it is applied to, in id order.
     users: HashMap<(CallId, Id), Vec<Id>>,
-    /// The classes in the search that guides this one.
-    guided: Option<GuidedClasses>,
 }
 
 /// Classes that the program may be computed by. What a refused match left behind is not among them. Arithmetic of constants is folded however it
@@ -123,7 +117,6 @@ pub(super) fn index<'c>(
     graph: &Graph,
     reachable: &[Id],
     changes: &'c ChangeTracker,
-    guided: Option<GuidedClasses>,
 ) -> ClassIndex<'c> {
     let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
@@ -154,7 +147,7 @@ pub(super) fn index<'c>(
             }
         }
     }
-    ClassIndex { changes, by_call, unfolded, users, guided }
+    ClassIndex { changes, by_call, unfolded, users }
 }
 
 pub(super) fn fingerprint(graph: &Graph, f: &PendingMatch) -> u64 {
@@ -229,12 +222,6 @@ impl Search<'_> {
         r.restless || self.index.changes.latest(class, r.depths[i]) > r.complete
     }
 
-    /// True if the pattern did nothing at this class in the search that guides this one.
-    fn is_fruitless(&self, class: Id) -> bool {
-        let guided = self.index.guided.as_ref().zip(self.runner.guided.as_ref());
-        guided.is_some_and(|(g, own)| g.is_fruitless(own, class))
-    }
-
     /// The classes where a root may match, given what the roots before it are bound to.
     fn places(&self, root: PatId, st: &PartialMatch) -> &[Id] {
         let pat = |p: PatId| &self.runner.compiled.pats[p.0 as usize].kind;
@@ -282,8 +269,7 @@ impl Search<'_> {
         for &class in self.places(root, st) {
             let changed = changed || self.changed(i, class);
             let last = i + 1 == self.runner.compiled.roots.len();
-            let is_site = |(_, c): &(ENode, Id)| *c == class;
-            if last && !changed || sites.iter().any(is_site) || self.is_fruitless(class) {
+            if last && !changed || sites.iter().any(|(_, c)| *c == class) {
                 continue;
             }
             matcher.match_class(root, class, st, &mut |node, st| {
