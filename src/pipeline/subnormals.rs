@@ -36,13 +36,13 @@ impl Flushed {
 pub fn flush(program: &mut Program, library: &Library) -> Flushed {
     let linear = linear_in(program, library);
     let mut done = Flushed::default();
-    for at in 0..program.nodes.len() {
-        let NodeKind::Const(c) = program.nodes[at].kind else { continue };
-        if !linear[at] {
+    for (node, is_linear) in program.nodes.iter_mut().zip(linear) {
+        let NodeKind::Const(c) = node.kind else { continue };
+        if !is_linear {
             continue;
         }
         if let Some((tensor, numbers)) = without_subnormals(program.consts.get(c)) {
-            program.nodes[at].kind = NodeKind::Const(program.consts.intern(tensor));
+            node.kind = NodeKind::Const(program.consts.intern(tensor));
             done.numbers += numbers;
             done.constants += 1;
         }
