@@ -43,3 +43,8 @@ def proto() -> onnx.ModelProto:
     ]
     graph = helper.make_graph(nodes, "small", [x], [y])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What loads JAX comes last: a process that has it warns of every fork."""
+    items.sort(key=lambda item: item.path.name == "test_converters.py")
