@@ -9,9 +9,10 @@ use super::{ElementPlace, FlashAttention, ReadFollower};
 use crate::generate::emit::{Emitter, coordinates, vector_width};
 use crate::generate::kernel::KernelProgram;
 use crate::generate::spelling as spell;
+use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Real, Truth};
 use mlc_backends::reference::scalar::RealOp;
-use mlc_dsl::ir::{NodeKind, Value};
+use mlc_dsl::ir::{Program, Value};
 
 /// Scores at most so large are as good as minus infinity: no sum of a product in 32 bits brings them back.
 pub const LOWEST: f64 = -1e30;
@@ -44,6 +45,8 @@ impl MaskedTileSkip {
         inner: Value,
     ) -> Option<MaskedTileSkip> {
         let mut skip = MaskedTileSkip { masks: vec![], largest: f64::NEG_INFINITY };
+        let body = |v| kernel.code(v).map(|c| &c.body);
+        let number = |of, r: &Real| number(&kernel.program, &body, of, r);
         let mut at = scores.clone();
         let (mut factor, mut has_term) = (1.0, false);
         while at.0 != inner && skip.masks.len() < MOST {
@@ -55,7 +58,7 @@ impl MaskedTileSkip {
                 Real::If(condition, then, otherwise) => {
                     let counts = leads(e, then);
                     let (rest, low) = if counts { (then, otherwise) } else { (otherwise, then) };
-                    let Some(low) = number(kernel, of, low).map(|n| n * factor) else { break };
+                    let Some(low) = number(of, low).map(|n| n * factor) else { break };
                     if low > if has_term { LOWEST } else { -FAR } || low.is_nan() {
                         break;
                     }
@@ -75,7 +78,7 @@ impl MaskedTileSkip {
                 }
                 Real::Binary(op @ (RealOp::Mul | RealOp::Div), a, b) => {
                     let (rest, by) = if leads(e, a) { (a, b) } else { (b, a) };
-                    let by = number(kernel, of, by).filter(|n| *n > 0.0 && n.is_finite());
+                    let by = number(of, by).filter(|n| *n > 0.0 && n.is_finite());
                     match (op, by) {
                         (RealOp::Mul, Some(n)) => factor *= n,
                         (RealOp::Div, Some(n)) if std::ptr::eq(rest, a) => factor /= n,
@@ -138,21 +141,22 @@ impl MaskedTileSkip {
     }
 }
 
-/// The number that a float of a value's code is, if it is one.
-fn number(kernel: &KernelProgram, of: Value, r: &Real) -> Option<f64> {
+/// The number that a float of a value's code is, if it is one; `body` is the code of a value.
+pub fn number<'p>(
+    program: &Program,
+    body: &impl Fn(Value) -> Option<&'p Body>,
+    of: Value,
+    r: &Real,
+) -> Option<f64> {
     match r {
         Real::Const(n) => Some(*n),
-        Real::Round(_, r) => number(kernel, of, r),
+        Real::Round(_, r) => number(program, body, of, r),
         Real::Read(read) if read.otherwise.is_none() => {
-            let source = *kernel.program.node(of.node).args.get(read.input)?;
-            match (&kernel.program.node(source.node).kind, kernel.constant(source)) {
-                (NodeKind::Const(_), Some(t)) => t.splat().map(|_| t.get_f64(0)),
-                _ => match &kernel.code(source)?.body {
-                    mlc_backends::reference::code::compile::Body::Real(r) => {
-                        number(kernel, source, r)
-                    }
-                    mlc_backends::reference::code::compile::Body::Int(..) => None,
-                },
+            let source = *program.node(of.node).args.get(read.input)?;
+            match (program.as_const(source), body(source)) {
+                (Some(t), _) => t.splat().map(|_| t.get_f64(0)),
+                (None, Some(Body::Real(r))) => number(program, body, source, r),
+                (None, Some(Body::Int(..)) | None) => None,
             }
         }
         _ => None,

@@ -2,11 +2,9 @@
 
 use super::Follower;
 use crate::generate::emit::NodeScope;
-use crate::generate::flash_attention::masked_tiles::{FAR, LOWEST, MOST};
+use crate::generate::flash_attention::masked_tiles::{self, FAR, LOWEST, MOST};
 use crate::generate::open::emitter::{ElementAt, OpenEmitter};
-use crate::generate::open::program::OpenProgram;
 use crate::generate::spelling as spell;
-use mlc_backends::reference::code::compile::Body;
 use mlc_backends::reference::code::{Real, Truth};
 use mlc_backends::reference::scalar::RealOp;
 use mlc_dsl::ir::Value;
@@ -35,6 +33,8 @@ impl Masks {
         while at.0 != inner && masks.all.len() < MOST {
             let Some((place, code)) = (Follower { e: &mut *e }).code(at) else { break };
             let kernel = e.kernel;
+            let body = |v| kernel.code(v).map(|c| &c.body);
+            let number = |of, r: &Real| masked_tiles::number(&kernel.program, &body, of, r);
             let leads = |e: &mut OpenEmitter<'_>, r: &Real| {
                 let found = e.analyse(|e| {
                     e.part_of_code(place.0, &place.1, &[], |e, scope| drop(scope.real(e, r)));
@@ -45,7 +45,7 @@ impl Masks {
                 Real::If(condition, then, otherwise) => {
                     let counts = leads(e, then);
                     let (rest, low) = if counts { (then, otherwise) } else { (otherwise, then) };
-                    let Some(low) = number(kernel, place.0, low).map(|n| n * factor) else { break };
+                    let Some(low) = number(place.0, low).map(|n| n * factor) else { break };
                     if low > if has_term { LOWEST } else { -FAR } || low.is_nan() {
                         break;
                     }
@@ -65,7 +65,7 @@ impl Masks {
                 }
                 Real::Binary(op @ (RealOp::Mul | RealOp::Div), a, b) => {
                     let (rest, by) = if leads(e, a) { (a, b) } else { (b, a) };
-                    let by = number(kernel, place.0, by).filter(|n| *n > 0.0 && n.is_finite());
+                    let by = number(place.0, by).filter(|n| *n > 0.0 && n.is_finite());
                     match (op, by) {
                         (RealOp::Mul, Some(n)) => factor *= n,
                         (RealOp::Div, Some(n)) if std::ptr::eq(rest, a) => factor /= n,
@@ -103,25 +103,5 @@ impl Masks {
             }
         };
         format!("({})", self.all.iter().map(one).collect::<Vec<_>>().join(" && "))
-    }
-}
-
-/// The number that a float of a value's code is, if it is one.
-fn number(kernel: &OpenProgram, of: Value, r: &Real) -> Option<f64> {
-    match r {
-        Real::Const(n) => Some(*n),
-        Real::Round(_, r) => number(kernel, of, r),
-        Real::Read(read) if read.otherwise.is_none() => {
-            let source = *kernel.program.node(of.node).args.get(read.input)?;
-            match (kernel.constant(source), kernel.code(source)) {
-                (Some(t), _) => t.splat().map(|_| t.get_f64(0)),
-                (None, Some(code)) => match &code.body {
-                    Body::Real(r) => number(kernel, source, r),
-                    Body::Int(..) => None,
-                },
-                (None, None) => None,
-            }
-        }
-        _ => None,
     }
 }
