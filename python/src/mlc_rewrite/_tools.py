@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, _settings
 from ._model import Model
-from ._report import _json, parsed, preformatted
+from ._report import _json, _Told, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -80,17 +80,14 @@ def _graph(source: Any) -> Model:
     return source if isinstance(source, Model) else Model(source)
 
 
-class Comparison:
+class Comparison(_Told):
     """Whether two models are equal by the laws, and if not, where they differ. ``print`` it, or look at ``to_dict()``."""
 
-    __slots__ = ("_data", "_handle", "text")
+    __slots__ = ("_handle",)
 
     def __init__(self, handle: object) -> None:
-        told, text = _native.compared_told(handle, False)
+        super().__init__(_native.compared_told(handle, False))
         self._handle = handle
-        self._data = parsed(told)
-        self.text = text
-        """What was found, for people."""
 
     @property
     def answer(self) -> str:
@@ -114,22 +111,8 @@ class Comparison:
         """
         return _native.compared_html(self._handle)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, by the names that ``mlc-rewrite explain A B --json`` has."""
-        return dict(self._data)
-
-    def to_json(self) -> str:
-        """The same as JSON."""
-        return _json(self._data)
-
-    def __str__(self) -> str:
-        return self.text
-
     def __repr__(self) -> str:
         return f"<mlc_rewrite.Comparison: {self.answer}, {len(self.regions)} places>"
-
-    def _repr_html_(self) -> str:
-        return preformatted(self.text)
 
 
 def compare(
