@@ -7,8 +7,8 @@
 
 use mlc_dsl::expr::{BinaryOp, ExprKind};
 use mlc_dsl::ir::unfold::definition;
-use mlc_dsl::ir::{DType, NodeKind, Program, Tensor};
-use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
+use mlc_dsl::ir::{DType, Node, NodeKind, Program, Tensor};
+use mlc_dsl::library::{CallKind, Library, OpClass};
 
 /// What was set to zero.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -56,38 +56,46 @@ fn linear_in(program: &Program, library: &Library) -> Vec<bool> {
     program.outputs.iter().for_each(|(_, v)| linear[v.node.0 as usize] = false);
     // What reads a node comes after it.
     for at in (0..program.nodes.len()).rev() {
-        let NodeKind::Apply(call, _) = program.nodes[at].kind else { continue };
-        for (i, arg) in program.nodes[at].args.iter().enumerate() {
-            let kept = match library.call(call).class {
-                OpClass::View => linear[at],
-                _ => is_linear(program, library, at, call, i),
-            };
+        let node = &program.nodes[at];
+        let NodeKind::Apply(call, _) = node.kind else { continue };
+        let kept = match library.call(call).class {
+            OpClass::View => vec![linear[at]; node.args.len()],
+            _ => linear_arguments(program, library, node),
+        };
+        for (arg, kept) in node.args.iter().zip(kept) {
             linear[arg.node.0 as usize] &= kept;
         }
     }
     linear
 }
 
-/// Whether an application only adds and multiplies an argument.
-fn is_linear(program: &Program, library: &Library, at: usize, call: CallId, arg: usize) -> bool {
-    let callable = library.call(call);
+/// For each argument of an application, whether it is only added and multiplied.
+fn linear_arguments(program: &Program, library: &Library, node: &Node) -> Vec<bool> {
+    let all = |is_linear| vec![is_linear; node.args.len()];
+    let NodeKind::Apply(call, attrs) = &node.kind else { return all(false) };
+    let callable = library.call(*call);
     match (&callable.kind, callable.class) {
-        (_, OpClass::Contraction) => true,
+        (_, OpClass::Contraction) => all(true),
         (CallKind::Op(meanings), OpClass::Pointwise) => {
-            meanings.iter().all(|m| match &m.value.kind {
-                ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, a, b) => {
-                    [a, b].iter().all(|e| matches!(e.kind, ExprKind::Read(_)))
-                }
-                _ => false,
-            })
+            all(meanings.iter().all(|m| is_sum_or_product(&m.value.kind)))
         }
         (CallKind::Def(_), _) => {
-            let node = &program.nodes[at];
-            let NodeKind::Apply(_, attrs) = &node.kind else { return false };
             let types: Vec<_> = node.args.iter().map(|a| program.ty(*a)).collect();
-            let Ok(body) = definition(library, call, attrs, &types) else { return false };
-            let input = |k: u32| body.nodes.iter().position(|n| n.kind == NodeKind::Input(k));
-            input(arg as u32).is_none_or(|input| linear_in(&body, library)[input])
+            let Ok(body) = definition(library, *call, attrs, &types) else { return all(false) };
+            let linear = linear_in(&body, library);
+            let of_input =
+                |k: usize| body.nodes.iter().position(|n| n.kind == NodeKind::Input(k as u32));
+            (0..node.args.len()).map(|k| of_input(k).is_none_or(|input| linear[input])).collect()
+        }
+        _ => all(false),
+    }
+}
+
+/// True for a sum, a difference or a product of two elements.
+fn is_sum_or_product(value: &ExprKind) -> bool {
+    match value {
+        ExprKind::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, a, b) => {
+            [a, b].iter().all(|e| matches!(e.kind, ExprKind::Read(_)))
         }
         _ => false,
     }
@@ -115,6 +123,7 @@ mod tests {
     use crate::stdlib;
     use mlc_dsl::ir::build::Builder;
     use mlc_dsl::ir::{Type, Value};
+    use mlc_dsl::library::CallId;
 
     const WEIGHTS: [f32; 4] = [1e-40, -1e-45, 0.5, f32::MIN_POSITIVE];
 
